@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
+from digestif.channels.registry import open_channel
 from digestif.core.policy import Policy
 from digestif.routes.route import RouteOptions
 from digestif.service import route_settings
@@ -259,6 +260,20 @@ def test_relative_paths_begin_in_the_folder_of_the_file(file: Path) -> None:
     assert found.store.reveal() == f"sqlite:///{file.parent}/a.db?timeout=5"
     assert Path(found.routes[0].channel.reveal().removeprefix("file://")) == file.parent / "out"
     assert found.routes[0].options["templates"] == str(file.parent / "mine")
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a?b", "a b", "100%", "ä#&=@"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    text = '[[routes]]\npattern = "a"\nchannel = "file://./out%20box?as=json"'
+
+    found = settings(folder / "digestif.toml", text)
+    with open_digests(found) as digests:
+        digests.add("a", 1)
+
+    assert (folder / "digestif.db").is_file()
+    assert open_channel(found.routes[0].channel.reveal()).name == f"file://{folder}/out box"
 
 
 def test_every_option_of_a_route_that_is_no_function_can_be_set() -> None:

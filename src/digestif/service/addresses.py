@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from digestif.core.texts import shortened
-from digestif.dsn import Dsn
+from digestif.dsn import Dsn, written_path
 from digestif.errors import ConfigError
 from digestif.service.settings import Settings
 from digestif.stores.registry import open_store
@@ -118,9 +118,10 @@ def relative_to(folder: Path, dsn: str) -> str:
     """A DSN whose file is found from any working directory: a relative path begins in `folder`."""
     scheme, mark, rest = dsn.partition("://")
     location, question, options = rest.partition("?")
+    begin = Path(written_path(folder))
     is_file = location.startswith("/") and location not in ("/", "/:memory:")
     if scheme == "sqlite" and mark and is_file:
-        return f"sqlite:///{folder / location[1:]}{question}{options}"
+        return f"sqlite:///{begin / location[1:]}{question}{options}"
     if scheme == "file" and mark and location.startswith(("./", "../")):
-        return f"file://{folder / location}{question}{options}"
+        return f"file://{begin / location}{question}{options}"
     return dsn
