@@ -112,6 +112,9 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         ('store = "sqlite3:///a.db"', "line 1: store: nothing here opens sqlite3://; did you mean sqlite?"),
         ('store = "sqlite:///a.db?sync=full"', "line 1: store: sync: no such option of sqlite://; did you mean"),
         ('store = "sqlite:///no/such/a.db"', "line 1: store: there is no folder "),
+        ('store = "postgresql://u:p@host:badport/db"', "line 1: store: the port of a host is not a number from 1 to"),
+        ('store = "postgresql://u:p@a:1,b:65536/db"', "line 1: store: the port of a host is not a number from 1 to"),
+        ('store = "postgresql://u:p@[::1]:x/db"', "line 1: store: the port of a host is not a number from 1 to"),
         ('namespace = "a b"', "line 1: namespace: 'a b' is not 1 to 64 letters"),
         ('codec = "jsn"', "line 1: codec: no codec is named 'jsn'; did you mean json?"),
         ("lease = 0", "line 1: lease: 0 is not a number of seconds > 0"),
@@ -121,6 +124,9 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         ('[serve]\nlisten = "8321"', "line 2: serve.listen: '8321' is not HOST:PORT"),
         ('[serve]\nlisten = "::1:80"', "line 2: serve.listen: '::1:80' is not HOST:PORT"),
         ('[serve]\nlisten = "a:99999"', "line 2: serve.listen: 'a:99999' is not HOST:PORT"),
+        ('[serve]\nlisten = "é..x:8499"', "line 2: serve.listen: 'é..x:8499' is not HOST:PORT"),
+        (f'[serve]\nlisten = "{"a" * 64}:80"', "line 2: serve.listen: 'aaa"),
+        ('[serve]\nlisten = "a\\u0000b:80"', r"line 2: serve.listen: 'a\x00b:80' is not HOST:PORT"),
         ('[serve]\npublic = "example.org"', "line 2: serve.public: is not an address such as https://"),
         ('[serve]\npublic = "https://a.example/x"', "line 2: serve.public: a path can't be part of it"),
         ('[serve]\npublic = "http://["', "line 2: serve.public: is not an address such as https://"),
@@ -233,7 +239,15 @@ def test_no_message_shows_a_text_from_the_environment(file: Path, text: str) -> 
     assert not [each for each in found if "hunt" in each or "orse" in each]
 
 
-@pytest.mark.parametrize("dsn", ["postgresql://u:hunter2@h/x?optoin=1", "redis://:hunter2@h:x/0", "sqlite:hunter2"])
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:hunter2@h/x?optoin=1",
+        "postgresql://u:hunter2/x",  # without a host
+        "redis://:hunter2@h:x/0",
+        "sqlite:hunter2",
+    ],
+)
 def test_no_message_shows_a_password_of_the_file(file: Path, dsn: str) -> None:
     found = problems(file, f'store = "{dsn}"\n[channels]\na = "smtp://u:hunter2@h?x=1"')
 
@@ -249,6 +263,12 @@ def test_the_environment_goes_before_the_file(file: Path) -> None:
     )
 
     assert (found.store.reveal(), found.namespace, found.listen) == ("sqlite:////b.db", "b", "127.0.0.1:2")
+
+
+def test_a_store_of_the_environment_is_checked_too(file: Path) -> None:
+    found = problems(file, "", DIGESTIF_STORE="postgresql://u:p@host:badport/db")
+
+    assert found == ["store: the port of a host is not a number from 1 to 65535"]
 
 
 def test_relative_paths_begin_in_the_folder_of_the_file(file: Path) -> None:

@@ -38,9 +38,18 @@ def parse(text: str) -> Address:
     is_bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if is_bracketed else host
     is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) < 1 << 16
-    if not colon or not host or not is_port or (":" in host and not is_bracketed) or "/" in host:
+    if not colon or not _is_host(host) or not is_port or (":" in host and not is_bracketed):
         raise ConfigError(f"listen: {shortened(text)} is not HOST:PORT, such as 127.0.0.1:8321 or [::1]:8321")
     return Address(host, int(port))
+
+
+def _is_host(host: str) -> bool:
+    """True for a text that a socket takes as a name or an address; whether there is one shows when it is bound."""
+    try:
+        encoded = host.encode("idna")
+    except UnicodeError:  # a label that is empty or too long
+        return False
+    return bool(encoded) and "/" not in host and "\0" not in host
 
 
 def check_public(public: object) -> None:
