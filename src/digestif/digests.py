@@ -25,7 +25,7 @@ from digestif.core.records import (
 )
 from digestif.core.terms import Override
 from digestif.core.texts import shortened
-from digestif.core.times import Duration, Instant, Millis, in_seconds, is_duration, to_millis, to_seconds
+from digestif.core.times import Duration, Instant, Millis, in_seconds, is_lease, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED
 from digestif.dsn import redacted
 from digestif.errors import ConfigError, InvalidState
@@ -107,7 +107,7 @@ class Digests(Additions, Preferences, Messages):
         if clock is not None and not callable(clock):
             raise ConfigError(f"clock: {shortened(clock)} is not a callable that gives seconds")
         seconds = in_seconds(lease)
-        if not is_duration(seconds) or to_millis(seconds) == 0:
+        if not is_lease(seconds):
             raise ConfigError(f"lease: {shortened(lease)} is not a number of seconds > 0")
         self.events = Events()
         self._policies = Policies(policy, events=self.events)

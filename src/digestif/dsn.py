@@ -95,6 +95,11 @@ class Dsn:
             raise ConfigError(f"{self.scheme}:// takes no path or host")
 
 
+def written_path(path: Path) -> str:
+    """A path as the location of a DSN: `Dsn.parse` reads it back."""
+    return str(path).replace("%", "%25").replace("?", "%3F")
+
+
 def redacted(text: str) -> str:
     """A DSN without its password and without the values of options that sound secret."""
     location, mark, query = text.partition("?")

@@ -76,6 +76,24 @@ def test_check_reports_a_service_that_other_computers_could_use_without_a_token(
     assert "can be reached from other computers, and there are no tokens" in out
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('[serve]\npublic = "http://["', "serve.public"),
+        ('[serve]\nhosts = ["["]', "serve.hosts"),
+        ("[worker]\npoll = 0", "worker.poll"),
+    ],
+)
+def test_check_reports_what_the_service_could_not_begin_with(run: Run, folder: Path, text: str, path: str) -> None:
+    (folder / "a.toml").write_text(text)
+
+    code, out, err = run("check", "a.toml")
+
+    assert (code, err) == (2, "")
+    assert out.startswith(f"a.toml: line 2: {path}: ")
+    assert out.count("\n") == 1
+
+
 def test_check_answers_in_json(run: Run, folder: Path) -> None:
     (folder / "a.toml").write_text("stoer = 1")
 

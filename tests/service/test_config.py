@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
+from digestif.channels.registry import open_channel
 from digestif.core.policy import Policy
 from digestif.routes.route import RouteOptions
 from digestif.service import route_settings
@@ -111,17 +112,29 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         ('store = "sqlite3:///a.db"', "line 1: store: nothing here opens sqlite3://; did you mean sqlite?"),
         ('store = "sqlite:///a.db?sync=full"', "line 1: store: sync: no such option of sqlite://; did you mean"),
         ('store = "sqlite:///no/such/a.db"', "line 1: store: there is no folder "),
+        ('store = "postgresql://u:p@host:badport/db"', "line 1: store: the port of a host is not a number from 1 to"),
+        ('store = "postgresql://u:p@a:1,b:65536/db"', "line 1: store: the port of a host is not a number from 1 to"),
+        ('store = "postgresql://u:p@[::1]:x/db"', "line 1: store: the port of a host is not a number from 1 to"),
         ('namespace = "a b"', "line 1: namespace: 'a b' is not 1 to 64 letters"),
         ('codec = "jsn"', "line 1: codec: no codec is named 'jsn'; did you mean json?"),
         ("lease = 0", "line 1: lease: 0 is not a number of seconds > 0"),
+        ("lease = 0.0001", "line 1: lease: 0.0001 is not a number of seconds > 0"),
         ('policy = "dayly@9:00 UTC"', "line 1: policy: 'dayly@9:00 UTC' is unknown; did you mean daily@…?"),
         ("serve = 1", "line 1: serve: is not a table: write [serve]"),
         ('[serve]\nlisten = "8321"', "line 2: serve.listen: '8321' is not HOST:PORT"),
         ('[serve]\nlisten = "::1:80"', "line 2: serve.listen: '::1:80' is not HOST:PORT"),
         ('[serve]\nlisten = "a:99999"', "line 2: serve.listen: 'a:99999' is not HOST:PORT"),
+        ('[serve]\nlisten = "é..x:8499"', "line 2: serve.listen: 'é..x:8499' is not HOST:PORT"),
+        (f'[serve]\nlisten = "{"a" * 64}:80"', "line 2: serve.listen: 'aaa"),
+        ('[serve]\nlisten = "a\\u0000b:80"', r"line 2: serve.listen: 'a\x00b:80' is not HOST:PORT"),
         ('[serve]\npublic = "example.org"', "line 2: serve.public: is not an address such as https://"),
         ('[serve]\npublic = "https://a.example/x"', "line 2: serve.public: a path can't be part of it"),
+        ('[serve]\npublic = "http://["', "line 2: serve.public: is not an address such as https://"),
+        ('[serve]\npublic = "https://x.example:99999"', "line 2: serve.public: is not an address such as https://"),
         ('[serve]\nhosts = "a"', "line 2: serve.hosts: is not a list of names"),
+        ('[serve]\nhosts = ["a.example", "["]', "line 2: serve.hosts: '[' is not a name, such as digests.example.org"),
+        ('[serve]\nhosts = ["::1"]', "line 2: serve.hosts: '::1' is not a name, such as digests.example.org"),
+        ('[serve]\nhosts = ["a.example:99999"]', "line 2: serve.hosts: 'a.example:99999' is not a name"),
         ('[serve]\nkeep_messages = "yes"', "line 2: serve.keep_messages: 'yes' is neither true nor false"),
         ("[limits]\nitmes = 3", "line 2: limits.itmes: there is no such setting; did you mean items?"),
         ("[limits]\nitems = 0", "line 2: limits.items: 0 is not a whole number ≥ 1"),
@@ -129,6 +142,10 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         ("[limits]\nrate = nan", "line 2: limits.rate: nan is not a number ≥ 0"),
         ("[limits]\nbody = true", "line 2: limits.body: True is not a whole number ≥ 1"),
         ("[worker]\nthreads = 0", "line 2: worker.threads: 0 is not a whole number ≥ 1"),
+        ("[worker]\nmemory = 1.5", "line 2: worker.memory: 1.5 is not a whole number ≥ 1"),
+        ("[worker]\npoll = 0", "line 2: worker.poll: 0 is not a number of seconds ≥ 0.001"),
+        ("[worker]\npoll = 1e11", "line 2: worker.poll: 100000000000.0 is not a number of seconds ≥ 0.001"),
+        ("[worker]\ngrace = -1", "line 2: worker.grace: -1 is not a number of seconds ≥ 0"),
         ('[policies]\na = "x"', "line 2: policies.a: 'x' is unknown; there are default"),
         ("[policies]\na = 1", "line 2: policies.a: 1 is not the text of a policy"),
         ('[cadences]\na = "x"', "line 2: cadences.a: policy: 'x' is unknown"),
@@ -162,6 +179,11 @@ def test_what_is_wrong_is_said_with_its_place(file: Path, text: str, problem: st
     found = problems(file, text)
 
     assert [each for each in found if each.startswith(problem)], found
+
+
+@pytest.mark.parametrize("host", ["a.example", "a.example:8443", "127.0.0.1", "[::1]", "[::1]:8321"])
+def test_a_host_is_a_name_or_an_address_with_or_without_a_port(file: Path, host: str) -> None:
+    assert settings(file, f'[serve]\nhosts = ["{host}"]').hosts == (host,)
 
 
 def test_every_problem_is_reported_at_once(file: Path) -> None:
@@ -217,7 +239,15 @@ def test_no_message_shows_a_text_from_the_environment(file: Path, text: str) -> 
     assert not [each for each in found if "hunt" in each or "orse" in each]
 
 
-@pytest.mark.parametrize("dsn", ["postgresql://u:hunter2@h/x?optoin=1", "redis://:hunter2@h:x/0", "sqlite:hunter2"])
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:hunter2@h/x?optoin=1",
+        "postgresql://u:hunter2/x",  # without a host
+        "redis://:hunter2@h:x/0",
+        "sqlite:hunter2",
+    ],
+)
 def test_no_message_shows_a_password_of_the_file(file: Path, dsn: str) -> None:
     found = problems(file, f'store = "{dsn}"\n[channels]\na = "smtp://u:hunter2@h?x=1"')
 
@@ -235,6 +265,12 @@ def test_the_environment_goes_before_the_file(file: Path) -> None:
     assert (found.store.reveal(), found.namespace, found.listen) == ("sqlite:////b.db", "b", "127.0.0.1:2")
 
 
+def test_a_store_of_the_environment_is_checked_too(file: Path) -> None:
+    found = problems(file, "", DIGESTIF_STORE="postgresql://u:p@host:badport/db")
+
+    assert found == ["store: the port of a host is not a number from 1 to 65535"]
+
+
 def test_relative_paths_begin_in_the_folder_of_the_file(file: Path) -> None:
     (file.parent / "mine").mkdir()
     text = 'store = "sqlite:///a.db?timeout=5"\n[[routes]]\npattern = "a"\nchannel = "file://./out"\ntemplates = "mine"'
@@ -244,6 +280,20 @@ def test_relative_paths_begin_in_the_folder_of_the_file(file: Path) -> None:
     assert found.store.reveal() == f"sqlite:///{file.parent}/a.db?timeout=5"
     assert Path(found.routes[0].channel.reveal().removeprefix("file://")) == file.parent / "out"
     assert found.routes[0].options["templates"] == str(file.parent / "mine")
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a?b", "a b", "100%", "ä#&=@"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    text = '[[routes]]\npattern = "a"\nchannel = "file://./out%20box?as=json"'
+
+    found = settings(folder / "digestif.toml", text)
+    with open_digests(found) as digests:
+        digests.add("a", 1)
+
+    assert (folder / "digestif.db").is_file()
+    assert open_channel(found.routes[0].channel.reveal()).name == f"file://{folder}/out box"
 
 
 def test_every_option_of_a_route_that_is_no_function_can_be_set() -> None:

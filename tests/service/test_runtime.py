@@ -231,6 +231,32 @@ def test_a_wrong_file_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     assert "not reloaded: digestif.toml: line 2: routes[0].channel: is missing" in program.log
 
 
+@pytest.mark.parametrize("wrong", ['[serve]\npublic = "http://["', '[serve]\nhosts = ["["]', "[worker]\npoll = 0"])
+def test_a_setting_that_can_not_be_used_is_reported_and_changes_nothing(tmp_path: Path, wrong: str) -> None:
+    written(tmp_path)
+    with started(tmp_path) as (program, client):
+        written(tmp_path, f"{FILE}{wrong}\n")
+        program.signal(signal.SIGHUP)
+        program.said("the settings before stay in force")
+        client.add("mail:ada", 1)
+        program.said("Delivered mail:ada")
+
+    assert "Traceback" not in program.log
+
+
+def test_a_file_that_was_written_after_the_start_is_found(tmp_path: Path) -> None:
+    with started(tmp_path) as (program, client):
+        with Program("init", folder=tmp_path) as init:
+            assert init.wait() == 0
+        program.signal(signal.SIGHUP)
+        program.said("reloaded digestif.toml: routes=1")
+        (tmp_path / "digestif.toml").unlink()
+        program.signal(signal.SIGHUP)
+        program.said("not reloaded: digestif.toml: there is no such file")
+
+        assert client.get("/readyz").status == 200
+
+
 def test_a_file_that_went_away_is_named_and_changes_nothing(tmp_path: Path) -> None:
     written(tmp_path)
     with started(tmp_path) as (program, client):

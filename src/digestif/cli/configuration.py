@@ -22,15 +22,26 @@ def config_file(typed: str | None) -> Path | None:
 
 
 def settings_reader(
-    file: Path | None, *, store: str | None = None, namespace: str | None = None, listen: str | None = None
+    file: Path | None,
+    *,
+    looks: bool = False,
+    store: str | None = None,
+    namespace: str | None = None,
+    listen: str | None = None,
 ) -> "Callable[[], Settings]":
-    """Reads the settings, each time anew. What is typed goes before the environment, and that before the file."""
+    """Reads the settings, each time anew. What is typed goes before the environment, and that before the file.
+
+    Without a file there are defaults; `looks` lets each read look for one that was written since, until there is one.
+    """
     typed = {"DIGESTIF_STORE": store, "DIGESTIF_NAMESPACE": namespace, "DIGESTIF_LISTEN": listen}
     environment: Mapping[str, str] = {**_environment(), **{name: text for name, text in typed.items() if text}}
 
     def read() -> "Settings":
         from digestif.service import config
 
+        nonlocal file
+        if looks and file is None:
+            file = config_file(None)
         return config.defaults(environment) if file is None else config.read(file, environment)
 
     return read

@@ -39,7 +39,7 @@ def serve(config: str | None, no_worker: bool, log_level: str, as_json_: bool, *
     log_to_stderr(log_level, as_json_)
     ignore_hangup()
     typed = {name: value or outer(name) for name, value in given.items()}
-    read = settings_reader(config_file(config or outer("config")), **typed)
+    read = settings_reader(config_file(config or outer("config")), looks=True, **typed)
     run(load_runtime()(read(), works=not no_worker, read=read, ready=_announcer(as_json_)))
 
 

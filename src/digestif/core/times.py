@@ -48,6 +48,11 @@ def is_duration(value: object) -> bool:
     return is_number(value) and 0 <= value <= LONGEST  # type: ignore[operator]  # is_number says it compares
 
 
+def is_lease(value: object) -> bool:
+    """True for a duration of at least one millisecond, rounded."""
+    return is_duration(value) and to_millis(value) > 0  # type: ignore[arg-type]  # is_duration says it is a number
+
+
 def is_time(value: object) -> bool:
     """True for a number of seconds since the epoch, at most FARTHEST from it."""
     return is_number(value) and abs(value) <= FARTHEST  # type: ignore[arg-type]  # is_number says it is a number

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import FieldInfo
 
 from digestif.core.policy import Policy
 from digestif.core.secret import Secret
 from digestif.core.texts import did_you_mean, shortened
-from digestif.core.times import in_seconds, is_duration
+from digestif.core.times import in_seconds, is_lease
 from digestif.errors import ConfigError
 from digestif.service import addresses, route_settings
 from digestif.service.problems import Problem, Problems, WrongSettings, lines_of
 from digestif.service.settings import LISTEN, Limits, Scope, Settings, Token, WorkerSettings
 from digestif.stores.registry import check_namespace
+from digestif.worker.options import check_number
 
 FILE = "digestif.toml"
 DEFAULT_STORE = "sqlite:///digestif.db"
@@ -33,9 +35,10 @@ TABLES: dict[str, tuple[str, ...]] = {
 LISTS = ("tokens", "routes")
 NAMED = ("policies", "cadences", "channels")
 
+TOO_MANY = 1 << 53  # for a number in the file
+
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\$))")
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
-_HOST = re.compile(r"[A-Za-z0-9.\-\[\]:]+")
 
 
 def read(path: Path, environment: Mapping[str, str]) -> Settings:
@@ -82,8 +85,8 @@ class _Reader:
         settings = Settings(
             **self._top(policies),
             **self._serve(),
-            limits=self._numbers("limits", Limits),
-            worker=self._numbers("worker", WorkerSettings),
+            limits=self._numbers("limits", Limits, _check_limit),
+            worker=self._numbers("worker", WorkerSettings, _check_option),
             tokens=self._tokens(),
             cadences=self._cadences(),
             channels=self._channels(),
@@ -182,18 +185,18 @@ class _Reader:
         policy = None
         with self._problems.at("policy"):
             policy = None if "policy" not in given else str(route_settings.policy_of(given["policy"], policies))
-        lease = self._seconds("lease", given.get("lease", 30))
+        lease = self._lease(given.get("lease", 30))
         return {"store": Secret(store), "namespace": namespace, "codec": codec, "lease": lease, "policy": policy}
 
     def _store_folder(self) -> Path:
         """Where a relative path begins: at the file, but one from the environment in the working directory."""
         return Path.cwd() if self._environment.get("DIGESTIF_STORE") else self._folder
 
-    def _seconds(self, path: str, value: Any) -> float:
+    def _lease(self, value: Any) -> float:
         seconds: float = in_seconds(value)
-        if is_duration(seconds) and seconds > 0:
+        if is_lease(seconds):
             return float(seconds)
-        self._problems.add(path, f"{shortened(value)} is not a number of seconds > 0")
+        self._problems.add("lease", f"{shortened(value)} is not a number of seconds > 0")
         return 1.0
 
     def _serve(self) -> dict[str, Any]:
@@ -205,25 +208,24 @@ class _Reader:
             addresses.parse(listen)
         with self._problems.at("serve.public"):
             addresses.check_public(public)
-        if not isinstance(hosts, list) or not all(isinstance(host, str) and _HOST.fullmatch(host) for host in hosts):
+        if not isinstance(hosts, list):
             self._problems.add("serve.hosts", 'is not a list of names, such as ["digests.example.org"]')
             hosts = []
+        for host in hosts:
+            with self._problems.at("serve.hosts"):
+                addresses.check_host(host)
         if not isinstance(keep_messages, bool):
             self._problems.add("serve.keep_messages", f"{shortened(keep_messages)} is neither true nor false")
         return {"listen": listen, "public": public, "hosts": tuple(hosts), "keep_messages": keep_messages is True}
 
-    def _numbers(self, name: str, kind: Callable[..., Any]) -> Any:
-        """A table of numbers, each checked by the type and the default of its field."""
+    def _numbers(self, name: str, kind: Callable[..., Any], check: "Callable[[FieldInfo, Any], None]") -> Any:
+        """A table of numbers, each as `check` allows it for its field."""
         values = {}
         for field in msgspec.structs.fields(kind):  # type: ignore[arg-type]  # a Struct
             value = self._table(name).get(field.name, field.default)
-            least = 1 if name == "worker" or field.default else 0
-            least = 0 if field.type is float else least
-            if type(value) not in (int, field.type) or not least <= value < 1 << 53:
-                what = "a number" if field.type is float else "a whole number"
-                self._problems.add(f"{name}.{field.name}", f"{shortened(value)} is not {what} ≥ {least}")
-                continue
-            values[field.name] = field.type(value)
+            with self._problems.at(f"{name}.{field.name}"):
+                check(field, value)
+                values[field.name] = field.type(value)
         return kind(**values)
 
     def _tokens(self) -> tuple[Token, ...]:
@@ -290,3 +292,18 @@ class _Reader:
                     raise ConfigError(str(error).removeprefix("channel: ")) from None
                 found[name] = Secret(text)
         return found
+
+
+def _check_limit(field: FieldInfo, value: Any) -> None:
+    """ConfigError unless it is a number of the field's type. 0 is allowed where it stands for no limit."""
+    least = 1 if field.default else 0
+    if type(value) not in (int, field.type) or not least <= value < TOO_MANY:
+        what = "a number" if field.type is float else "a whole number"
+        raise ConfigError(f"{shortened(value)} is not {what} ≥ {least}")
+
+
+def _check_option(field: FieldInfo, value: Any) -> None:
+    """ConfigError if the worker would refuse it."""
+    check_number(field.name, value)
+    if value >= TOO_MANY:
+        raise ConfigError(f"{shortened(value)} is not a number < {TOO_MANY}")

@@ -36,12 +36,16 @@ class Delivery:
         self._serving: set[asyncio.Task[None]] = set()
         self._current: asyncio.Task[None] | None = None
 
-    def begin(self, settings: Settings, digests: "AsyncDigests") -> None:
+    def worker_of(self, settings: Settings, digests: "AsyncDigests") -> Worker | None:
+        """The worker for `begin`; None if nothing is to be delivered. ConfigError if it refuses its options."""
+        if not self._works or not settings.routes:
+            return None
+        return Worker(digests, **{**settings.worker.options(), **self._options})
+
+    def begin(self, digests: "AsyncDigests", worker: Worker | None) -> None:
         """Deliver with this engine from now on. The worker before ends in order: what it began, it finishes."""
-        before, self._worker = self._worker, None
-        if self._works and settings.routes:
-            self._worker = Worker(digests, **{**settings.worker.options(), **self._options})
-        coroutine = _replanned(digests) if self._worker is None else self._worker.serve()
+        before, self._worker = self._worker, worker
+        coroutine = _replanned(digests) if worker is None else worker.serve()
         if before is None and self._current is not None:
             self._current.cancel()  # it plans by policies that are out of date
         self._current = asyncio.create_task(coroutine)

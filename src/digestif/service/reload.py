@@ -4,10 +4,12 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from digestif.core.texts import message_of
+from digestif.core.texts import message_of, traceback_of
+from digestif.dsn import redacted_lines
 from digestif.errors import ConfigError, DigestifError
 from digestif.service.problems import WrongSettings
 from digestif.service.settings import Settings
@@ -16,12 +18,19 @@ logger = logging.getLogger("digestif.service")
 
 
 class Reload:
-    """Reads settings again, one time after the other, however many signals ask for it."""
+    """Reads settings again, one time after the other, however many signals ask for it.
 
-    def __init__(self, read: Callable[[], Settings], check: Callable[[Settings], None]) -> None:
+    `replace` lets them replace those in force, and raises before it has replaced anything. What it answers closes what
+    served the settings before, when nothing uses that any more.
+    """
+
+    def __init__(
+        self, read: Callable[[], Settings], replace: Callable[[Settings], Awaitable[Coroutine[Any, Any, None]]]
+    ) -> None:
         self._read = read
-        self._check = check
+        self._replace = replace
         self._asked = asyncio.Event()
+        self._closing: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def on_hangup(self) -> Iterator[None]:
@@ -37,18 +46,23 @@ class Reload:
             loop.remove_signal_handler(signal.SIGHUP)
             signal.signal(signal.SIGHUP, before)
 
-    async def next(self) -> Settings:
-        """The next settings that can be used. What is wrong is logged, and changes nothing."""
+    async def run(self) -> None:
+        """Reload whenever it is asked for. What is wrong is logged, and changes nothing."""
         while True:
             await self._asked.wait()
             self._asked.clear()
             try:
-                settings = await asyncio.to_thread(self._read)
-                self._check(settings)
-            except DigestifError as error:
+                closing = asyncio.create_task(await self._replace(await asyncio.to_thread(self._read)))
+            except Exception as error:  # noqa: BLE001  # whatever it is, the settings before are still good
                 report(error)
             else:
-                return settings
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
+    async def closed(self) -> None:
+        """Wait until all that served earlier settings is closed."""
+        if self._closing:
+            await asyncio.wait(set(self._closing))
 
 
 def ignore_hangup() -> None:
@@ -62,9 +76,16 @@ def refuse_other_store(settings: Settings, now: Settings) -> None:
         raise ConfigError("store and namespace can't change while this runs: restart it")
 
 
-def report(error: DigestifError) -> None:
-    """Log each problem of settings that could not be read again."""
-    wrong = [f"{error.source}: {problem}" for problem in error.problems] if isinstance(error, WrongSettings) else []
-    for problem in wrong or [message_of(error)]:
+def report(error: Exception) -> None:
+    """Log each problem of settings that could not replace those in force."""
+    for problem in _problems(error):
         logger.error("not reloaded: %s", problem)
     logger.error("the settings before stay in force")
+
+
+def _problems(error: Exception) -> list[str]:
+    if isinstance(error, WrongSettings):
+        return [f"{error.source}: {problem}" for problem in error.problems]
+    if isinstance(error, DigestifError):
+        return [message_of(error)]
+    return [redacted_lines(traceback_of(error))]  # a fault of ours: where it is counts, too

@@ -55,7 +55,6 @@ class Runtime:
         self._read = read
         self._ready = ready
         self._failure: BaseException | None = None
-        self._closing: set[asyncio.Task[None]] = set()  # engines of settings before
         self._stop: Callable[[], object] | None = None
         self._is_stopping = False
 
@@ -103,8 +102,9 @@ class Runtime:
         self._stop = lambda: loop.call_soon_threadsafe(stop)
         if self._is_stopping:
             stop()
-        delivery.begin(self._settings, digests)
-        lasting = (self._reload(service, requests, delivery), self._tell(server), sample(service))
+        delivery.begin(digests, delivery.worker_of(self._settings, digests))
+        reload = Reload(self._read, lambda settings: self._replace(settings, service, requests, delivery))
+        lasting = (self._reload(reload), self._tell(server), sample(service))
         tasks = [asyncio.create_task(each) for each in lasting]
         for task in tasks:
             task.add_done_callback(self._ended)
@@ -117,8 +117,7 @@ class Runtime:
                 task.cancel()
             await asyncio.wait(tasks)
             await delivery.ended()
-            if self._closing:
-                await asyncio.wait(set(self._closing))
+            await reload.closed()
             await service.digests.close()
 
     async def _tell(self, server: "Server") -> None:
@@ -135,28 +134,25 @@ class Runtime:
 
     # Reloading
 
-    async def _reload(self, service: Service, requests: "Requests", delivery: Delivery) -> None:
-        reload = Reload(self._read, self._check)
+    async def _reload(self, reload: Reload) -> None:
         with reload.on_hangup():
             log_missing(self._settings, works=self._works)
-            while True:
-                settings = await reload.next()
-                closing = asyncio.create_task(await self._replace(settings, service, requests, delivery))
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+            await reload.run()
 
     async def _replace(
         self, settings: Settings, service: Service, requests: "Requests", delivery: Delivery
     ) -> Coroutine[Any, Any, None]:
-        """Answer and deliver by other settings. The answer closes the engine before, when nothing uses it any more."""
+        """Answer and deliver by other settings. What can fail is made before anything is replaced."""
+        self._check(settings)
         settings = replace(settings, listen=self._settings.listen)
         before, working, under_way = service.digests, delivery.current, requests.current
         digests = open_engine(settings, before.store)
+        worker = delivery.worker_of(settings, digests)
         service.replace(settings, digests)
         requests.begin()
         with suppress(TimeoutError):  # so that what they add is planned by the policies of now, too
             await asyncio.wait_for(under_way.ended(), REQUESTS_END)
-        delivery.begin(settings, digests)
+        delivery.begin(digests, worker)
         self._settings = settings
         logger.info("reloaded %s: routes=%d, tokens=%d", settings.source, len(settings.routes), len(settings.tokens))
         log_missing(settings, works=self._works)

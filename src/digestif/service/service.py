@@ -24,14 +24,12 @@ class Service:
         self.replace(settings, digests)
 
     def replace(self, settings: Settings, digests: AsyncDigests) -> None:
-        """Answer with these from now on."""
-        self.settings = settings
-        self.digests = digests
-        self.tokens = Tokens(settings.tokens)
-        self.hosts = Hosts(settings)
-        self.rates = Rates(settings.limits.rate)
+        """Answer with these from now on. If it raises, nothing has changed."""
+        tokens, hosts, rates = Tokens(settings.tokens), Hosts(settings), Rates(settings.limits.rate)
         for listener in self._listeners:
             digests.subscribe(listener)
+        self.settings, self.digests = settings, digests
+        self.tokens, self.hosts, self.rates = tokens, hosts, rates
 
     def subscribe(self, listener: Listener) -> None:
         """Call the listener with the events of this engine and of those that replace it."""

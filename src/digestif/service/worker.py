@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from digestif.errors import ConfigError
@@ -14,6 +14,7 @@ from digestif.stores.registry import open_store
 
 if TYPE_CHECKING:
     from digestif.aio import AsyncDigests
+    from digestif.stores.base import Store
 
 logger = logging.getLogger("digestif.service")
 
@@ -50,44 +51,60 @@ class SettingsWorker:
         """Work until `stop`."""
         loop = asyncio.get_running_loop()
         store = await asyncio.to_thread(open_store, self._settings.store.reveal(), namespace=self._settings.namespace)
-        engines = [self._begin(open_engine(self._settings, store))]
-        self._wake = lambda: loop.call_soon_threadsafe(self._delivery.stop)
-        if self._is_stopping:
-            self._delivery.stop()
-        reloading = asyncio.create_task(self._reload(engines))
         try:
-            await self._delivery.ended()
+            self._wake = lambda: loop.call_soon_threadsafe(self._delivery.stop)
+            await self._serve(self._begin(self._settings, store))
         finally:
             self._wake = None
-            reloading.cancel()
-            for engine in engines:
-                await engine.close()
             await asyncio.to_thread(store.close)
         if self._failure is not None:
             raise self._failure
 
-    def _begin(self, digests: "AsyncDigests") -> "AsyncDigests":
+    async def _serve(self, digests: "AsyncDigests") -> None:
+        self._digests = digests
+        reload = Reload(self._read, self._replace)
+        reloading = asyncio.create_task(self._reload(reload))
+        reloading.add_done_callback(self._ended)
+        try:
+            await self._delivery.ended()
+        finally:
+            reloading.cancel()
+            await reload.closed()
+            await self._digests.close()
+
+    def _begin(self, settings: Settings, store: "Store") -> "AsyncDigests":
+        """Deliver by these settings. If it raises, nothing has changed."""
+        digests = open_engine(settings, store)
         self._prepare(digests)
-        self._delivery.begin(self._settings, digests)
+        self._delivery.begin(digests, self._delivery.worker_of(settings, digests))
+        if self._is_stopping:
+            self._delivery.stop()
         return digests
 
-    async def _reload(self, engines: "list[AsyncDigests]") -> None:
-        """Deliver by other settings. An engine is closed when its worker has ended."""
-        reload = Reload(self._read, self._check)
-        with reload.on_hangup():
-            while True:
-                settings = await reload.next()
-                before, working = engines[-1], self._delivery.current
-                self._settings = settings
-                engines.append(self._begin(open_engine(settings, before.store)))
-                logger.info("reloaded %s: routes=%d", settings.source, len(settings.routes))
-                await self._delivery.ended(working)
-                engines.remove(before)
-                await before.close()
+    # Reloading
 
-    def _check(self, settings: Settings) -> None:
+    async def _reload(self, reload: Reload) -> None:
+        with reload.on_hangup():
+            await reload.run()
+
+    async def _replace(self, settings: Settings) -> Coroutine[Any, Any, None]:
+        """Deliver by other settings. The answer closes the engine before, when its worker has ended."""
         refuse_other_store(settings, self._settings)
         _check_routes(settings)
+        before, working = self._digests, self._delivery.current
+        self._digests = self._begin(settings, before.store)
+        self._settings = settings
+        logger.info("reloaded %s: routes=%d", settings.source, len(settings.routes))
+
+        async def close() -> None:
+            await self._delivery.ended(working)
+            await before.close()
+
+        return close()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error

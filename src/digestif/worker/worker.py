@@ -9,7 +9,7 @@ from typing import Protocol
 from digestif.attempts import Attempts, Heartbeat
 from digestif.attempts.sampling import Sampler
 from digestif.core.texts import shortened
-from digestif.core.times import Duration, in_seconds, is_duration
+from digestif.core.times import Duration
 from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events.engine import StoreFailed, WorkerStarted, WorkerStopped, WorkerStopping
 from digestif.ids import chance, fresh_id
@@ -18,6 +18,7 @@ from digestif.worker.drain import Drain
 from digestif.worker.hints import Hints
 from digestif.worker.limits import DEFAULT, Limits
 from digestif.worker.loop import Loop
+from digestif.worker.options import check_count, check_seconds
 from digestif.worker.presence import Presence
 from digestif.worker.signals import run
 from digestif.worker.suspects import Suspects
@@ -58,19 +59,17 @@ class Worker:
         name: str | None = None,
         drain: bool = False,
     ) -> None:
-        _check_count("concurrency", concurrency)
-        _check_count("threads", threads)
-        _check_count("memory", memory)
+        check_count("concurrency", concurrency)
+        check_count("threads", threads)
+        check_count("memory", memory)
         if type(drain) is not bool:
             raise ConfigError(f"drain: {shortened(drain)} is not True or False")
         self.name = fresh_id()[:8] if name is None else name
         self._digests = digests
         self._limits = Limits(concurrency, threads, memory)
-        self._poll = _check_seconds("poll", poll, least=0.001)
-        self._grace = _check_seconds("grace", grace)
-        self._start_timeout = (
-            None if start_timeout is None else _check_seconds("start_timeout", start_timeout, least=0.001)
-        )
+        self._poll = check_seconds("poll", poll)
+        self._grace = check_seconds("grace", grace)
+        self._start_timeout = None if start_timeout is None else check_seconds("start_timeout", start_timeout)
         self._drains = drain
         self._suspects: Suspects | None = None  # of `run_once`: how long they have waited outlasts a call
         self._last_error: StoreError | None = None
@@ -316,15 +315,3 @@ def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Non
 async def _wait(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
-
-
-def _check_count(name: str, value: object) -> None:
-    if type(value) is not int or value < 1:
-        raise ConfigError(f"{name}: {shortened(value)} is not a whole number ≥ 1")
-
-
-def _check_seconds(name: str, value: object, *, least: float = 0.0) -> float:
-    seconds: float = in_seconds(value)
-    if not is_duration(seconds) or seconds < least:
-        raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds ≥ {least:g}")
-    return seconds

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 
 from digestif.core.secret import Secret
 from digestif.dsn import Dsn, number, option, whole_number, yes_or_no
+from digestif.errors import ConfigError
 from digestif.stores.postgres.store import PostgresStore
 
 __all__ = ["LibpqOptions", "PostgresOptions", "PostgresStore", "from_dsn"]
@@ -46,16 +47,24 @@ def _address(location: str) -> dict[str, str | Secret]:
     login, _, place = location.rpartition("@")
     user, _, password = login.partition(":")
     hosts, _, database = place.partition("/")
-    names = [host.rpartition(":") if _has_port(host) else (host, "", "") for host in hosts.split(",")]
+    names = [_host_and_port(host) for host in hosts.split(",")]
     parts: dict[str, str | Secret] = {
         "user": user,
         "password": Secret(password),
-        "host": ",".join(host for host, _, _ in names),
-        "port": ",".join(port for _, _, port in names).strip(","),
+        "host": ",".join(host for host, _ in names),
+        "port": ",".join(port for _, port in names).strip(","),
         "dbname": database,
     }
     return {name: value for name, value in parts.items() if value}
 
 
-def _has_port(host: str) -> bool:
-    return host.rpartition(":")[2].isdigit() and not host.endswith("]")
+def _host_and_port(text: str) -> tuple[str, str]:
+    """A host and its port, which is empty if it is not given. Errors show neither: a password may be taken for them."""
+    host, colon, port = text.rpartition(":")
+    is_number = port.isascii() and port.isdecimal()
+    is_ipv6 = ":" in host and not host.endswith("]")  # without brackets: what comes last may be a part of it
+    if not colon or text.endswith("]") or (is_ipv6 and not is_number):
+        return text, ""
+    if not is_number or len(port) > 5 or not 1 <= int(port) < 1 << 16:
+        raise ConfigError("store: the port of a host is not a number from 1 to 65535")
+    return host, port
