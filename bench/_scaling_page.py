@@ -32,6 +32,16 @@ REASONS = {  # only what was measured, or follows from how the store works
     ("SQLite", "workers", "add"): "one process writes at a time; the others wait for their turn.",
     ("SQLite", "workers", "add_many"): "one process writes at a time; the others wait for their turn.",
     ("SQLite", "workers", "deliver"): "one process writes at a time; the others wait for their turn.",
+    ("Valkey", "records", "add_many"): "beyond 256 records a timeline keeps them in two orders, and each record is put "
+    "into both.",
+    ("Valkey", "timelines", "add_many"): "of 100 records some share a timeline if there are 100 timelines, and none if "
+    "there are many: each timeline is read, placed and written for itself.",
+    (
+        "PostgreSQL",
+        "timelines",
+        "add_many",
+    ): "of 100 records some share a row of a timeline if there are 100 timelines, "
+    "and none if there are many; with a million the rows lie on a page each.",
     ("Valkey", "partitions", "add_many"): "a batch becomes a call for each partition, and a call costs as much as "
     "three records.",
 }
