@@ -8,6 +8,7 @@ than history holds: clients come again and resume where history reaches.
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
@@ -102,28 +103,35 @@ class Hub:
     def __len__(self) -> int:
         return len(self._clients)
 
-    async def listen(self, timeline: str | None, last: str | None) -> AsyncGenerator[bytes, None]:
-        """Events for one client: first how things stand, then what changes."""
+    def admit(self, timeline: str | None) -> Client | None:
+        """A place for one more client, until it leaves; None if as many listen as may."""
+        if len(self._clients) >= self._service.settings.limits.streams:
+            return None
         client = Client(timeline, None if self._feed is None else self._feed.last)
         self._clients.add(client)
-        try:
-            is_history_needed = last is not None or client.begins_after is None
-            history = await self._service.digests.history(limit=HISTORY_LIMIT) if is_history_needed else []
-            view = await self._look()
-            self._begin(history, view)
-            for event in (*map(digest_event, missed(history, last)), *_standing(view, timeline)):
-                yield event.data
-            if last is None:
-                yield mark(client.begins_after or latest_of(history)) + b"\n"
-            sent = {number_of(each) for each in history}
-            while (following := await self._next(client)) is not None:
-                if following.digest is None or following.digest not in sent:
-                    yield following.data
-        finally:
-            self._clients.discard(client)
-            if not self._clients and self._poller is not None:
-                self._poller.cancel()
-                self._poller = self._view = self._feed = None
+        return client
+
+    def leave(self, client: Client) -> None:
+        """Let a client go, whether it has listened or not."""
+        self._clients.discard(client)
+        if not self._clients and self._poller is not None:
+            self._poller.cancel()
+            self._poller = self._view = self._feed = None
+
+    async def listen(self, client: Client, last: str | None) -> AsyncGenerator[bytes, None]:
+        """Events for one client: first how things stand, then what changes."""
+        is_history_needed = last is not None or client.begins_after is None
+        history = await self._service.digests.history(limit=HISTORY_LIMIT) if is_history_needed else []
+        view = await self._look()
+        self._begin(history, view)
+        for event in (*map(digest_event, missed(history, last)), *_standing(view, client.timeline)):
+            yield event.data
+        if last is None:
+            yield mark(client.begins_after or latest_of(history)) + b"\n"
+        sent = {number_of(each) for each in history}
+        while (following := await self._next(client)) is not None:
+            if following.digest is None or following.digest not in sent:
+                yield following.data
 
     def _begin(self, history: list[HistoryEntry], view: View) -> None:
         """Let the poller compare with these, unless it does with earlier ones."""
@@ -198,12 +206,13 @@ async def stream(request: Request) -> Stream:
     timeline = given(query.timeline)
     if timeline is not None:
         await request.service.digests.timeline(timeline)  # refuses a wrong key
-    if len(hub) >= request.service.settings.limits.streams:
+    client = hub.admit(timeline)
+    if client is None:
         raise Problem(429, "as many clients listen as may", retry_after=10)
     last = request.headers.get(b"last-event-id")
     request.scope["state"][STREAMING] = True
-    parts = hub.listen(timeline, None if last is None else last.decode("latin-1"))
-    return Stream(_while_known(request, parts), CONTENT_TYPE)
+    parts = hub.listen(client, None if last is None else last.decode("latin-1"))
+    return Stream(_while_known(request, parts), CONTENT_TYPE, partial(hub.leave, client))
 
 
 async def _while_known(request: Request, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
