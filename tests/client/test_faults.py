@@ -299,6 +299,20 @@ def test_events_go_on_after_a_lost_connection(make: Make) -> None:
     assert header(seen[1], b"Last-Event-ID") == header(seen[2], b"Last-Event-ID") == b"Last-Event-ID: 7-a"
 
 
+def test_a_stream_resumes_where_the_service_said_though_no_event_has_come(make: Make) -> None:
+    streams = [
+        reply("200 OK", b"id: 7-a\n\n", kind="text/event-stream"),
+        reply("200 OK", b"event: novel\ndata: 1\n\n", kind="text/event-stream"),
+    ]
+    with answering(*streams) as (url, seen):
+        events = make(url, patience=20).events()
+        found = next(events)
+        events.close()
+
+    assert found == ("novel", 1, None)
+    assert header(seen[1], b"Last-Event-ID") == b"Last-Event-ID: 7-a"
+
+
 def test_a_stream_that_is_refused_ends_with_an_error(make: Make) -> None:
     body = b'{"detail":"no"}'
     refused = reply("403 Forbidden", body, kind="application/problem+json")

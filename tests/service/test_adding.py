@@ -1,9 +1,14 @@
 """Adding records over HTTP."""
 
 import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
+from digestif.service.service import Service
 from digestif.service.settings import Limits
 from tests.service.harness import Client, segment, serving, settings_with
 
@@ -90,6 +95,64 @@ def test_the_number_of_timelines_can_be_limited() -> None:
         statuses = [client.add(timeline, 1).status for timeline in ("a", "b", "c", "a")]
 
     assert statuses == [202, 202, 507, 202]
+
+
+def test_records_for_new_timelines_that_come_at_once_stay_within_the_limit() -> None:
+    with serving(settings=settings_with(limits=Limits(timelines=10))) as (client, _):
+        client.post("/v1/records", [{"timeline": f"old-{number}", "value": 1} for number in range(5)])
+        with ThreadPoolExecutor(16) as threads:
+            replies = threads.map(lambda number: client.add(f"new-{number}", 1), range(16))
+
+        assert sorted(reply.status for reply in replies) == [202] * 5 + [507] * 11
+        assert client.get("/v1/status").json()["backlog"]["timelines"] == 10
+
+
+@contextmanager
+def held_up(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Adding waits in the store: events that say that it has begun, and that it may go on."""
+    begun, goes_on = threading.Event(), threading.Event()
+    add = service.digests.store.add
+
+    def slow(*args: object, **options: object) -> object:
+        begun.set()
+        assert goes_on.wait(20)
+        return add(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(service.digests.store, "add", slow)
+    try:
+        yield begun, goes_on
+    finally:
+        goes_on.set()
+
+
+def test_records_for_known_timelines_that_are_under_way_take_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are counted as new ones while they are under way: a new timeline waits for them and is not refused."""
+    with serving(settings=settings_with(limits=Limits(timelines=10))) as (client, service):
+        client.post("/v1/records", [{"timeline": f"old-{number}", "value": 1} for number in range(5)])
+        with held_up(service, monkeypatch) as (begun, go_on), ThreadPoolExecutor(2) as threads:
+            old = threads.submit(client.post, "/v1/records", [{"timeline": f"old-{n}", "value": 2} for n in range(5)])
+            assert begun.wait(20)
+            new = threads.submit(client.add, "new", 1)
+            go_on.set()
+
+            assert (old.result().status, new.result().status) == (202, 202)
+
+
+def test_requests_for_one_new_timeline_that_come_at_once_need_the_room_of_one() -> None:
+    with serving(settings=settings_with(limits=Limits(timelines=1))) as (client, _), ThreadPoolExecutor(8) as threads:
+        replies = threads.map(lambda number: client.add("new", number), range(8))
+
+        assert [reply.status for reply in replies] == [202] * 8
+
+
+def test_what_was_refused_leaves_its_room_to_others() -> None:
+    with serving(settings=settings_with(limits=Limits(timelines=2))) as (client, _):
+        refused = [client.add(str(number), 1, within=-1).status for number in range(5)]
+        statuses = [client.add(timeline, 1).status for timeline in ("a", "b", "c")]
+
+    assert (refused, statuses) == ([422] * 5, [202, 202, 507])
 
 
 def test_a_timeline_named_null_is_found(client: Client) -> None:

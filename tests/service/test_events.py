@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from digestif import Digests
-from digestif.service.api import events
-from digestif.service.api.events import QUEUE
+from digestif.core.records import HistoryEntry
+from digestif.service.api import digest_feed, events
+from digestif.service.api.digest_feed import number_of
+from digestif.service.api.events import QUEUE, Event
 from digestif.service.api.events import Client as Listener
+from digestif.service.service import Service
 from digestif.service.settings import Limits
 from tests.service.harness import Client, serving, settings_with, token_of
 
@@ -73,11 +77,38 @@ def there(path: str) -> Iterator[Client]:
 
 def deliver(path: str, timeline: str) -> str:
     """Add to a timeline and deliver it through another engine, as another process does; the digest's id."""
+    [digest] = deliver_all(path, [timeline])
+    return digest
+
+
+def deliver_all(path: str, timelines: Iterable[str]) -> list[str]:
     with Digests(path) as digests:
-        digests.add(timeline, 1)
-        digests.flush(timeline)
-        with digests.digest(timeline) as digest:
-            return digest.id
+        return [_deliver(digests, timeline) for timeline in timelines]
+
+
+def _deliver(digests: Digests, timeline: str) -> str:
+    digests.add(timeline, 1)
+    digests.flush(timeline)
+    with digests.digest(timeline) as digest:
+        return digest.id
+
+
+@contextmanager
+def between_two_looks(service: Service) -> Iterator[None]:
+    """The history is read before the block or after it."""
+    store, over = service.digests.store, threading.Event()
+    plain = store.history
+
+    def history(timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+        assert over.wait(20)
+        return plain(timeline, limit=limit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "history", history)
+        try:
+            yield
+        finally:
+            over.set()
 
 
 def test_a_client_hears_first_how_things_stand(there: Client) -> None:
@@ -124,24 +155,103 @@ def test_a_client_that_comes_back_hears_what_it_missed(there: Client, path: str)
     assert [(event.name, event.data["id"]) for event in first] == [("digest", digest) for digest in missed]
 
 
+def test_every_digest_is_heard_however_many_end_between_two_looks(path: str) -> None:
+    with serving(path) as (client, service), listening(client) as response:
+        until(response, "channels")
+        with between_two_looks(service):
+            ended = deliver_all(path, map(str, range(150)))
+
+        events_ = (event for event in heard(response) if event.name == "digest")
+
+        assert [next(events_).data["id"] for _ in ended] == ended
+
+
+def test_digests_that_are_left_when_timelines_are_deleted_are_not_heard_again(there: Client, path: str) -> None:
+    deliver_all(path, map(str, range(110)))
+    with listening(there) as response:
+        until(response, "channels")
+        deliver(path, "before")
+        until(response, "digest")
+
+        with Digests(path) as digests:
+            for timeline in range(90, 110):
+                digests.delete(str(timeline))
+        deliver(path, "after")
+
+        assert until(response, "digest").data["timeline"] == "after"
+
+
+def test_streams_end_if_more_digests_have_ended_than_the_history_holds_and_clients_resume(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (events, digest_feed):
+        monkeypatch.setattr(module, "HISTORY_LIMIT", 20)
+    with serving(path) as (client, service):
+        with listening(client) as response:
+            until(response, "channels")
+            with between_two_looks(service):
+                ended = deliver_all(path, map(str, range(30)))
+            lines = response.read().decode().splitlines()  # to the end
+
+        last = [line.removeprefix("id: ") for line in lines if line.startswith("id: ")][-1]
+        with listening(client, last=last) as response:
+            events_ = heard(response)
+            assert [next(events_).data["id"] for _ in range(20)] == ended[10:]
+            assert next(events_).name == "ledger"
+
+
+def test_a_client_that_comes_back_while_another_listens_hears_all_that_it_missed_once(path: str) -> None:
+    first = deliver(path, "first")
+    with serving(path) as (client, service), listening(client) as other:
+        until(other, "channels")
+        number = next(number_of(each) for each in service.digests.store.history(None, limit=1) if each.id == first)
+        ended = deliver_all(path, map(str, range(150)))
+
+        with listening(client, last=number) as response:
+            events_ = (event for event in heard(response) if event.name == "digest")
+            assert [next(events_).data["id"] for _ in ended] == ended
+            last = deliver(path, "last")
+            assert next(events_).data["id"] == last
+
+
+def test_a_client_that_comes_back_after_its_last_timeline_was_deleted_hears_only_what_it_missed(
+    there: Client, path: str
+) -> None:
+    deliver_all(path, "abc")
+    with listening(there) as response:
+        until(response, "channels")
+        deliver(path, "deleted")
+        last = until(response, "digest").id
+    missed = deliver(path, "missed")
+    with Digests(path) as digests:
+        digests.delete("deleted")
+
+    with listening(there, last=last) as response:
+        events_ = heard(response)
+        first = [next(events_) for _ in range(2)]
+
+    assert (first[0].data["id"], first[1].name) == (missed, "ledger")
+
+
 def test_there_are_signs_of_life(there: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "HEARTBEAT", 0.1)
     with listening(there) as response:
         until(response, "channels")
 
-        assert response.readline() == b": still here\n"
+        assert b": still here\n" in [response.readline() for _ in range(3)]
 
 
-def test_a_client_that_does_not_keep_up_is_dropped() -> None:
-    async def flood() -> list[bytes | None]:
+def test_the_stream_of_a_client_that_does_not_keep_up_ends_behind_the_events_before() -> None:
+    """It resumes behind the last one that it got: none before that may be missing."""
+    flood = [Event(b"%d" % number) for number in range(QUEUE + 5)]
+
+    async def received() -> list[Event | None]:
         listener = Listener(None)
-        listener.give([b"event"] * (QUEUE + 5))
+        listener.give(flood)
+        listener.give(flood)
         return [listener.queue.get_nowait() for _ in range(listener.queue.qsize())]
 
-    received = asyncio.run(flood())
-
-    assert len(received) == QUEUE
-    assert received[-1] is None
+    assert asyncio.run(received()) == [*flood[:QUEUE], None]
 
 
 def test_a_stream_ends_when_its_token_is_removed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,25 @@
 """`Idempotency-Key`: what is sent twice is done once."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 
+import msgspec
 import pytest
 
 from digestif.errors import StoreUnavailable
 from digestif.service.api import idempotency
+from digestif.service.api.records import key_of
 from digestif.service.service import Service
 from digestif.stores.base import Store
+from digestif.stores.documents import Document
 from digestif.stores.registry import open_store
 from tests.service.harness import Client, Reply, serving, settings_with, token_of
 
 ADD = "/v1/timelines/t/records"
+FORGOTTEN_AFTER = 86_401  # seconds
 MANY = [{"timeline": "t", "value": 1}, {"timeline": "t", "value": 2, "key": "own"}, {"timeline": "", "value": 3}]
 
 
@@ -154,6 +160,33 @@ def test_a_process_that_died_leaves_no_duplicate_behind(
         each.get("key") for each in first.json()["results"]
     ]
     assert client.get("/v1/timelines/t/records").json()["total"] == 2
+
+
+def test_a_key_that_was_forgotten_replaces_no_record_of_its_first_use(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = send(client, ADD, {"value": 1}).json()
+    pass_time(service, monkeypatch, FORGOTTEN_AFTER)
+
+    second = send(client, ADD, {"value": 2}).json()
+
+    assert first["key"] != second["key"]
+    assert {each["value"] for each in client.get(ADD).json()["records"]} == {1, 2}
+    assert client.get("/v1/ledger").json()["superseded"] == 0
+
+
+def test_a_reservation_without_a_seed_gives_record_keys_that_derive_from_token_and_key(
+    client: Client, service: Service
+) -> None:
+    """Older versions derived them so: their process may have added the records before it died."""
+    asked = sha256(ADD.encode() + b"\0" + json.dumps({"value": 1}).encode()).hexdigest()
+    name = sha256(b"local\0k").hexdigest()
+    body = msgspec.msgpack.encode({"request": asked, "at": 0, "status": None, "body": b""})
+    store = service.digests.store
+    store.keep(idempotency.COLLECTION, Document(name, body), bounds=idempotency.BOUNDS, now=store.time(0))
+
+    assert send(client, ADD, {"value": 1}).json()["key"] == key_of("local\0k", 0)
+    assert send(client, ADD, {"value": 1}).headers["idempotent-replayed"] == "true"
 
 
 def fail_after(service: Service, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:

@@ -54,9 +54,9 @@ class Following:
     def _ended(self) -> ServiceEvent | None:
         kind, number, data = self._kind, self._id, "\n".join(self._data)
         self._forget()
+        self._last = number or self._last  # also of what is no event, and says only where to resume
         if not data:
             return None
-        self._last = number or self._last
         return ServiceEvent(kind, msgspec.json.decode(data, type=EVENT_TYPES.get(kind, object)), number)
 
     def after_loss(self, reply: Reply | NotSent | Lost, clock: Callable[[], float]) -> float:

@@ -1,10 +1,12 @@
 """Logging in: a token becomes a session, which can't be forged, ends by itself, and ends with its token."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from digestif.errors import StoreUnavailable
 from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, shared_secret
 from digestif.service.service import Service
 from digestif.service.settings import Scope
@@ -76,6 +78,57 @@ def test_logging_out_ends_the_session_of_the_browser(visitor: Visitor) -> None:
 
     assert visitor.get("/").status == 303
     assert "You are logged out" in visitor.page("/login")
+
+
+def with_cookies(client: Client, cookies: Mapping[str, str]) -> Visitor:
+    visitor = Visitor(client)
+    visitor.cookies |= cookies
+    return visitor
+
+
+def test_a_cookie_from_before_the_log_out_opens_nothing_in_any_process(tmp_path: Path) -> None:
+    path = f"sqlite:///{tmp_path / 'digests.db'}"
+    with serving(path, SETTINGS) as (client, _), serving(path, SETTINGS) as (elsewhere, _):
+        visitor = Visitor(client)
+        visitor.log_in(ADMIN)
+        visitor.page("/")
+        kept = dict(visitor.cookies)
+        before = with_cookies(elsewhere, kept).get("/").status
+        visitor.post("/logout")
+
+        after = [with_cookies(each, kept).get("/").status for each in (client, elsewhere)]
+        acting = with_cookies(client, kept)
+        acting.form_token = visitor.form_token
+
+        assert (before, after) == (200, [303, 303])
+        assert acting.post("/timeline/flush", {"key": "a"}).status == 403
+
+
+def test_logging_out_ends_no_other_session_of_the_same_token(visitor: Visitor, client: Client) -> None:
+    other = Visitor(client)
+    other.log_in(ADMIN)
+    visitor.log_in(ADMIN)
+    visitor.page("/")
+
+    visitor.post("/logout")
+
+    assert other.get("/").status == 200
+
+
+def test_a_log_out_that_the_store_does_not_keep_is_no_log_out(
+    visitor: Visitor, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> bool:
+        raise StoreUnavailable("the connection was lost")
+
+    visitor.log_in(ADMIN)
+    visitor.page("/")
+    with monkeypatch.context() as away:
+        away.setattr(service.digests.store, "keep", failing)
+
+        assert visitor.post("/logout").status == 503
+
+    assert visitor.get("/").status == 200
 
 
 def test_a_session_ends_when_its_token_is_removed_and_loses_what_its_token_loses(

@@ -40,10 +40,14 @@ class Api:
         given = await self._answer(scope, headers, receive)
         if isinstance(given, Answer):
             await respond(scope, send, given)
-        elif scope["method"] == "HEAD":
-            await respond(scope, send, Answer(200, b"", given.content_type))
-        else:
-            await _stream(given, receive, send)
+            return
+        try:
+            if scope["method"] == "HEAD":
+                await respond(scope, send, Answer(200, b"", given.content_type))
+            else:
+                await _stream(given, receive, send)
+        finally:
+            given.close()
 
     async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer | Stream:
         raw_path = scope["raw_path"]

@@ -1,18 +1,21 @@
 """The stream of events, from the store's truth: what any process delivers shows here.
 
 One poller in a process reads the store about once a second, as long as a client listens, and gives each client what has
-changed. A client that does not keep up is dropped; it resumes where history reaches.
+changed. The stream of a client that does not keep up is ended, and all are if more digests have ended between two looks
+than history holds: clients come again and resume where history reaches.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
 from digestif.core.records import HistoryEntry
 from digestif.errors import DigestifError
+from digestif.service.api.digest_feed import RECENT, DigestFeed, latest_of, missed, number_of
 from digestif.service.api.fields import Key, given
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import STREAMING, Request, Stream, encode
@@ -23,8 +26,7 @@ from digestif.stores.base import HISTORY_LIMIT
 
 INTERVAL = 1.0  # seconds between two looks at the store
 HEARTBEAT = 15.0  # seconds between signs of life
-QUEUE = 256  # events that wait for a slow client
-RECENT = 100  # digests that are read at each look
+QUEUE = 2 * HISTORY_LIMIT  # events that wait for a slow client: those of any one look fit in
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 
 
@@ -37,41 +39,55 @@ class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class View(Struct, frozen=True):
     """What the store said at one look."""
 
-    digests: list[HistoryEntry]  # the latest first
     parts: dict[str, bytes]  # ledger, backlog, channels, as they are sent
     timelines: dict[str, bytes]  # those that clients watch
 
 
-def event_of(name: str, data: bytes, number: str | None = None) -> bytes:
+class Event(NamedTuple):
     """An event as it is sent."""
-    head = b"" if number is None else f"id: {number}\n".encode()
-    return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
+
+    data: bytes
+    digest: str | None = None  # number of the digest that it is about
 
 
-def digest_event(entry: HistoryEntry) -> bytes:
-    return event_of("digest", encode(entry), number_of(entry))
+def event_of(name: str, data: bytes) -> Event:
+    return Event(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
 
 
-def number_of(entry: HistoryEntry) -> str:
-    """What tells the end of a digest from all others: a replayed one ends again under the same id."""
-    return f"{entry.ended:.3f}-{entry.id}"
+def digest_event(entry: HistoryEntry) -> Event:
+    number = number_of(entry)
+    return Event(mark(number) + event_of("digest", encode(entry)).data, number)
+
+
+def mark(number: str) -> bytes:
+    """The line that says where a client resumes. With nothing but an empty line behind it, it is no event."""
+    return f"id: {number}\n".encode()
 
 
 class Client:
     """One that listens."""
 
-    def __init__(self, timeline: str | None) -> None:
+    def __init__(self, timeline: str | None, begins_after: str | None = None) -> None:
         self.timeline = timeline
-        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE)
+        self.begins_after = begins_after  # the digest before the first that is queued; None if it is not known yet
+        self.queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._is_over = False
 
-    def give(self, parts: Iterable[bytes]) -> None:
-        """Queue events; None ends a client that does not keep up."""
-        for part in parts:
-            if self.queue.full():
-                self.queue.get_nowait()
-                self.queue.put_nowait(None)
+    def give(self, events: Iterable[Event]) -> None:
+        """Queue events, unless the client does not keep up: then its stream ends behind those that wait."""
+        for event in events:
+            if self._is_over:
                 return
-            self.queue.put_nowait(part)
+            if self.queue.qsize() < QUEUE:
+                self.queue.put_nowait(event)
+            else:
+                self.end()
+
+    def end(self) -> None:
+        """End the stream behind what waits."""
+        if not self._is_over:
+            self._is_over = True
+            self.queue.put_nowait(None)
 
 
 class Hub:
@@ -82,79 +98,106 @@ class Hub:
         self._clients: set[Client] = set()
         self._poller: asyncio.Task[None] | None = None
         self._view: View | None = None
+        self._feed: DigestFeed | None = None
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    async def listen(self, timeline: str | None, last: str | None) -> AsyncGenerator[bytes, None]:
-        """Events for one client: first how things stand, then what changes."""
-        client = Client(timeline)
+    def admit(self, timeline: str | None) -> Client | None:
+        """A place for one more client, until it leaves; None if as many listen as may."""
+        if len(self._clients) >= self._service.settings.limits.streams:
+            return None
+        client = Client(timeline, None if self._feed is None else self._feed.last)
         self._clients.add(client)
-        try:
-            view = await self._look()
-            for part in self._greeting(view, timeline, missed(view.digests, last)):
-                yield part
-            self._view = self._view or view
-            if self._poller is None:
-                self._poller = asyncio.create_task(self._poll())
-            while (event := await self._next(client)) is not None:
-                yield event
-        finally:
-            self._clients.discard(client)
-            if not self._clients and self._poller is not None:
-                self._poller.cancel()
-                self._poller = self._view = None
+        return client
 
-    def _greeting(self, view: View, timeline: str | None, digests: Iterable[HistoryEntry]) -> list[bytes]:
-        own = [] if timeline is None else [event_of("timeline", view.timelines[timeline])]
-        return [*(digest_event(each) for each in digests), *(event_of(*part) for part in view.parts.items()), *own]
+    def leave(self, client: Client) -> None:
+        """Let a client go, whether it has listened or not."""
+        self._clients.discard(client)
+        if not self._clients and self._poller is not None:
+            self._poller.cancel()
+            self._poller = self._view = self._feed = None
 
-    async def _next(self, client: Client) -> bytes | None:
+    async def listen(self, client: Client, last: str | None) -> AsyncGenerator[bytes, None]:
+        """Events for one client: first how things stand, then what changes."""
+        is_history_needed = last is not None or client.begins_after is None
+        history = await self._service.digests.history(limit=HISTORY_LIMIT) if is_history_needed else []
+        view = await self._look()
+        self._begin(history, view)
+        for event in (*map(digest_event, missed(history, last)), *_standing(view, client.timeline)):
+            yield event.data
+        if last is None:
+            yield mark(client.begins_after or latest_of(history)) + b"\n"
+        sent = {number_of(each) for each in history}
+        while (following := await self._next(client)) is not None:
+            if following.digest is None or following.digest not in sent:
+                yield following.data
+
+    def _begin(self, history: list[HistoryEntry], view: View) -> None:
+        """Let the poller compare with these, unless it does with earlier ones."""
+        if self._poller is None:
+            self._feed, self._view = DigestFeed(history), view
+            self._poller = asyncio.create_task(self._poll())
+
+    async def _next(self, client: Client) -> Event | None:
         try:
             async with asyncio.timeout(HEARTBEAT):
                 return await client.queue.get()
         except TimeoutError:
-            return b": still here\n\n"
+            return Event(b": still here\n\n")
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(INTERVAL)
             try:
-                view = await self._look()
+                await self._look_again()
             except DigestifError:
                 continue  # the store may be back at the next look
-            before, self._view = self._view, view
-            if before is not None:
-                self._tell(before, view)
 
-    def _tell(self, before: View, view: View) -> None:
-        known = {number_of(entry) for entry in before.digests}
-        fresh = [digest_event(each) for each in reversed(view.digests) if number_of(each) not in known]
-        changed = [event_of(name, data) for name, data in view.parts.items() if data != before.parts.get(name)]
+    async def _look_again(self) -> None:
+        """Give the clients what has changed since the look before."""
+        feed, before = self._feed, self._view
+        assert feed is not None
+        assert before is not None
+        history = await self._latest(feed)
+        self._view = view = await self._look()
+        has_gap = feed.has_gap_to(history)
+        digests = [digest_event(each) for each in feed.take(history)]
         for client in self._clients:
-            own = client.timeline and view.timelines.get(client.timeline)
-            is_changed = own and own != before.timelines.get(client.timeline or "")
-            client.give([*fresh, *changed, *([event_of("timeline", own)] if own and is_changed else [])])
+            if has_gap:
+                client.end()
+            else:
+                client.give([*digests, *_changes(before, view, client.timeline)])
+
+    async def _latest(self, feed: DigestFeed) -> list[HistoryEntry]:
+        """The latest digests, all of the history if many are new."""
+        recent = await self._service.digests.history(limit=RECENT)
+        return recent if feed.is_reached_by(recent) else await self._service.digests.history(limit=HISTORY_LIMIT)
 
     async def _look(self) -> View:
         digests = self._service.digests
         watched = {client.timeline for client in self._clients if client.timeline is not None}
-        history = await digests.history(limit=RECENT if self._poller else HISTORY_LIMIT)
         parts: dict[str, Any] = {
             "ledger": ledger_answer(await digests.ledger()),
             "backlog": (await digests.overview()).backlog,
             "channels": await digests.outages(),
         }
         timelines = {each: encode(await digests.timeline(each)) for each in watched}
-        return View(history, {name: encode(part) for name, part in parts.items()}, timelines)
+        return View({name: encode(part) for name, part in parts.items()}, timelines)
 
 
-def missed(history: list[HistoryEntry], last: str | None) -> list[HistoryEntry]:
-    """The digests that ended after the one that a client saw last, the oldest first. None if it saw none."""
-    if last is None:
-        return []
-    place = next((place for place, entry in enumerate(history) if number_of(entry) == last), len(history))
-    return history[:place][::-1]
+def _standing(view: View, timeline: str | None) -> list[Event]:
+    """How things stand."""
+    own = [] if timeline is None else [event_of("timeline", view.timelines[timeline])]
+    return [*(event_of(*part) for part in view.parts.items()), *own]
+
+
+def _changes(before: View, view: View, timeline: str | None) -> list[Event]:
+    """What is not as it was."""
+    changed = [event_of(name, data) for name, data in view.parts.items() if data != before.parts.get(name)]
+    own = None if timeline is None else view.timelines.get(timeline)
+    is_changed = timeline is not None and own != before.timelines.get(timeline)
+    return [*changed, *([event_of("timeline", own)] if own and is_changed else [])]
 
 
 async def stream(request: Request) -> Stream:
@@ -163,12 +206,13 @@ async def stream(request: Request) -> Stream:
     timeline = given(query.timeline)
     if timeline is not None:
         await request.service.digests.timeline(timeline)  # refuses a wrong key
-    if len(hub) >= request.service.settings.limits.streams:
+    client = hub.admit(timeline)
+    if client is None:
         raise Problem(429, "as many clients listen as may", retry_after=10)
     last = request.headers.get(b"last-event-id")
     request.scope["state"][STREAMING] = True
-    parts = hub.listen(timeline, None if last is None else last.decode("latin-1"))
-    return Stream(_while_known(request, parts), CONTENT_TYPE)
+    parts = hub.listen(client, None if last is None else last.decode("latin-1"))
+    return Stream(_while_known(request, parts), CONTENT_TYPE, partial(hub.leave, client))
 
 
 async def _while_known(request: Request, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

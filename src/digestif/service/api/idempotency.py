@@ -2,8 +2,9 @@
 
 A reservation is kept before anything is done, and renewed until the answer is kept. If a process dies in between, or
 the store fails, it may have the records or not: the same request, and no other, may take the reservation over and add
-them again. Records without keys get ones that derive from the token and the key, so what is still pending is replaced,
-and counted as superseded; what was delivered meanwhile comes again.
+them again. Records without keys get ones that derive from the random seed of the reservation, which is taken over with
+it: what is still pending is replaced, and counted as superseded; what was delivered meanwhile comes again. A later use
+of the key, once this one is forgotten, has another seed and replaces nothing.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from digestif.core.times import Millis
 from digestif.errors import StoreError
+from digestif.ids import fresh_id
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Answer, Request
 from digestif.service.service import Service
@@ -44,6 +46,7 @@ class Kept(Struct, frozen=True):
     at: int  # milliseconds
     status: int | None = None
     body: bytes = b""
+    seed: str = ""  # of the keys of records without one; documents of older versions have none
 
 
 _decode = msgspec.msgpack.Decoder(Kept).decode
@@ -57,8 +60,8 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
 
 
 async def _once(request: Request, key: str, body: bytes, call: Call) -> Answer:
-    seed = f"{request.principal.name}\0{key}"
-    name = sha256(seed.encode()).hexdigest()
+    token_and_key = f"{request.principal.name}\0{key}"
+    name = sha256(token_and_key.encode()).hexdigest()
     asked = sha256(request.scope["raw_path"] + b"\0" + body).hexdigest()
     store, in_thread = request.service.digests.store, request.service.in_thread
     found = await in_thread(partial(_reserve, store, name, asked))
@@ -66,7 +69,7 @@ async def _once(request: Request, key: str, body: bytes, call: Call) -> Answer:
         return _repeated(found.kept, asked)
     try:
         async with _renewed(request.service, partial(_renew, store, name), found.kept):
-            given = await call(request, body, seed)
+            given = await call(request, body, found.kept.seed or token_and_key)  # as older versions did
     except Exception as error:
         end = _abandon if isinstance(error, StoreError) else _forget  # the store may have the records
         with suppress(StoreError):
@@ -88,7 +91,7 @@ class Found(NamedTuple):
 def _reserve(store: Store, name: str, asked: str) -> Found:
     """Reserve the key, unless another request has it."""
     now = store.time(0)
-    own = Kept(asked, now)
+    own = Kept(asked, now, seed=fresh_id())
     if _keep(store, name, own, anyway=False):
         return Found(own, is_own=True)
     earlier = _kept(store, name, now)
@@ -97,8 +100,9 @@ def _reserve(store: Store, name: str, asked: str) -> Found:
     may_take_over = earlier.request == asked and _is_abandoned(earlier, now)
     if not may_take_over or not _reserve(store, f"{name}/{earlier.at}", asked).is_own:  # of several, one takes it over
         return Found(earlier, is_own=False)
-    _keep(store, name, own)
-    return Found(own, is_own=True)
+    taken_over = replace(own, seed=earlier.seed)
+    _keep(store, name, taken_over)
+    return Found(taken_over, is_own=True)
 
 
 def _is_abandoned(kept: Kept, now: Millis) -> bool:

@@ -1,6 +1,7 @@
 """Endpoints that add records: one, or many with an answer for each."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from hashlib import sha256
 from typing import Any
 
@@ -72,16 +73,21 @@ async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
     record = decoded(body, _one)
     [timeline] = request.keys
     refuse_deep(request, [record.value])
-    if request.service.settings.limits.timelines:
-        await request.service.part(Room).refuse_new([timeline])
-    accepted = await request.service.digests.accept(
-        timeline,
-        Decoded(record.value),
-        key=record.key if seed is None or record.key is not None else key_of(seed, 0),
-        timestamp=record.timestamp,
-        within=record.within,
-    )
+    async with _room(request, [timeline]):
+        accepted = await request.service.digests.accept(
+            timeline,
+            Decoded(record.value),
+            key=record.key if seed is None or record.key is not None else key_of(seed, 0),
+            timestamp=record.timestamp,
+            within=record.within,
+        )
     return answer(202, accepted)
+
+
+def _room(request: Request, timelines: Collection[str]) -> AbstractAsyncContextManager[None]:
+    """Room for these timelines while records are added, if their number is limited."""
+    is_limited = request.service.settings.limits.timelines
+    return request.service.part(Room).reserved(timelines) if is_limited else nullcontext()
 
 
 def refuse_deep(request: Request, values: Sequence[Any]) -> None:
@@ -112,13 +118,13 @@ async def _add_many(request: Request, body: bytes, seed: str | None) -> Answer:
     most = request.service.settings.limits.items
     if len(records) > most:
         raise Problem(413, f"{len(records)} records, allowed are {most} in a request")
-    for timeline in {record.timeline for record in records}:
+    timelines = {record.timeline for record in records}
+    for timeline in timelines:
         request.refuse_outside(timeline)
-    if request.service.settings.limits.timelines:
-        await request.service.part(Room).refuse_new({record.timeline for record in records})
     refuse_deep(request, [record.value for record in records])
     additions = [_addition(record, seed, index) for index, record in enumerate(records)]
-    return _results(await request.service.digests.accept_valid(additions))
+    async with _room(request, timelines):
+        return _results(await request.service.digests.accept_valid(additions))
 
 
 def _addition(record: RecordOf, seed: str | None, index: int) -> Addition:

@@ -1,6 +1,6 @@
 """A request as endpoints see it, and the answers that they give."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -106,6 +106,7 @@ class Stream(Struct, frozen=True):
 
     parts: AsyncIterator[bytes]
     content_type: bytes
+    close: Callable[[], None]  # called at the end, also if no part was asked for
 
 
 def answer(status: int, value: Any, headers: Headers = ()) -> Answer:

@@ -1,6 +1,8 @@
 """The limit on the number of timelines: records for new ones are refused beyond it."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 
 from digestif.clock import monotonic
 from digestif.core.records import State
@@ -11,29 +13,72 @@ COUNT_LASTS = 1.0  # seconds
 
 
 class Room:
-    """How many timelines there are, and how many may have come since they were counted."""
+    """How many timelines there are, how many may come with requests under way, and how many have since the count."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._counted = -COUNT_LASTS
-        self._timelines = 0
+        self._counted_at = -COUNT_LASTS
+        self._counted = 0
+        self._added = 0  # by requests that have ended since the count began
+        self._reserved = 0  # by requests under way: the store may have their timelines, or not
+        self._none_reserved = asyncio.Event()
+        self._none_reserved.set()
+        self._counting = asyncio.Lock()
 
-    async def refuse_new(self, timelines: Collection[str]) -> None:
-        """507 if one of them is new and there are as many as allowed."""
-        most = self._service.settings.limits.timelines
-        if monotonic() - self._counted >= COUNT_LASTS:
+    @asynccontextmanager
+    async def reserved(self, timelines: Collection[str]) -> AsyncIterator[None]:
+        """Keep room for these until they are added in the block. 507 if one is new and there are as many as allowed."""
+        number = await self._reserve(timelines)
+        try:
+            yield
+        finally:
+            self._reserved -= number
+            self._added += number
+            if not self._reserved:
+                self._none_reserved.set()
+
+    async def _reserve(self, timelines: Collection[str]) -> int:
+        """Reserve what these need, as if all were new as long as there is room for all."""
+        if self._is_outdated:
+            async with self._counting:
+                if self._is_outdated:
+                    await self._count()
+        if not self._counting.locked() and self._has_room(len(timelines)):
+            return self._take(len(timelines))
+        if not await self._new(timelines):
+            return 0
+        async with self._counting:
+            return await self._reserve_exactly(timelines)
+
+    async def _reserve_exactly(self, timelines: Collection[str]) -> int:
+        """Reserve room for the new ones, or refuse them. Requests under way end first, and no other gets room."""
+        await self._none_reserved.wait()
+        new = await self._new(timelines)  # they may have come with those requests
+        if new:
             await self._count()
-        if self._timelines + len(timelines) <= most:
-            self._timelines += len(timelines)  # as if all were new, until they are counted again
-        elif new := await self._new(timelines):
-            await self._count()
-            if self._timelines + new > most:
-                raise Problem(507, f"there are {self._timelines} timelines, and {most} are allowed: no new ones")
-            self._timelines += new
+        if new and not self._has_room(new):
+            most = self._service.settings.limits.timelines
+            raise Problem(507, f"there are {self._counted} timelines, and {most} are allowed: no new ones")
+        return self._take(new)
+
+    def _take(self, number: int) -> int:
+        self._reserved += number
+        if number:
+            self._none_reserved.clear()
+        return number
+
+    @property
+    def _is_outdated(self) -> bool:
+        return monotonic() - self._counted_at >= COUNT_LASTS
+
+    def _has_room(self, number: int) -> bool:
+        return self._counted + self._added + self._reserved + number <= self._service.settings.limits.timelines
 
     async def _count(self) -> None:
-        self._timelines = (await self._service.digests.backlog()).timelines
-        self._counted = monotonic()
+        before = self._added
+        self._counted = (await self._service.digests.backlog()).timelines
+        self._counted_at = monotonic()
+        self._added -= before  # what was added during the count may count twice, until the next one
 
     async def _new(self, timelines: Collection[str]) -> int:
         known = [await self._service.digests.timeline(timeline) for timeline in timelines]

@@ -1,9 +1,12 @@
 """Logging in with a token, and out again."""
 
+from functools import partial
+
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from digestif.service.dashboard.visits import Reception, Refused, Visit, check_form
+from digestif.service.security.sessions import log_out
 from digestif.service.security.tokens import fingerprint
 from digestif.service.settings import Scope
 
@@ -52,6 +55,8 @@ def _unknown(visit: Visit, reception: Reception) -> Response:
 
 async def _log_out(visit: Visit) -> Response:
     await check_form(visit)
+    if visit.session.token:  # without one it opens nothing that others may not see
+        await visit.service.in_thread(partial(log_out, visit.digests.store, visit.session))
     visit.session = visit.sessions.begin(now=visit.now)
     return visit.went_to("/login", "logged-out")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -15,7 +16,7 @@ from digestif.service.api.problems import problem_of
 from digestif.service.dashboard import messages
 from digestif.service.dashboard.rendering import environment
 from digestif.service.security.logins import LogInLimit
-from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, shared_secret
+from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, is_logged_out, shared_secret
 from digestif.service.security.tokens import LOCAL, Principal
 from digestif.service.service import Service
 from digestif.service.settings import Scope
@@ -193,8 +194,14 @@ class Reception:
         sessions = await self._of_store(self.service.digests.store)
         now = wall_clock()
         session = sessions.opened(request.cookies.get(COOKIE), now=now)
-        session = sessions.begin(now=now) if session is None else sessions.renewed(session, now=now)
-        return Visit(self.service, request, session, sessions)
+        if session is None or await self._is_logged_out(session):
+            return Visit(self.service, request, sessions.begin(now=now), sessions)
+        return Visit(self.service, request, sessions.renewed(session, now=now), sessions)
+
+    async def _is_logged_out(self, session: Session) -> bool:
+        if not session.token:
+            return False
+        return await self.service.in_thread(partial(is_logged_out, self.service.digests.store, session))
 
     async def _of_store(self, store: Store) -> Sessions:
         if self._sessions is None or self._sessions[0] is not store:

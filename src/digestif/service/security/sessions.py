@@ -1,7 +1,8 @@
 """Sessions of the dashboard: a signed cookie, and the token that each of its forms carries.
 
-Nothing about a session is stored. The secret that signs is a note in the store, so that all processes share it and
-a restart ends no session. A session ends after 12 hours, or when its token is removed from the settings.
+The secret that signs is a note in the store, so that all processes share it and a restart ends no session. A session
+ends after 12 hours, when its token is removed from the settings, or by a log-out. Only log-outs are stored, until the
+session would have ended by itself.
 """
 
 import base64
@@ -13,11 +14,14 @@ from msgspec.structs import replace
 
 from digestif.ids import fresh_id, fresh_secret
 from digestif.stores.base import Store
+from digestif.stores.documents import Bounds, Document
 
 COOKIE = "digestif_session"
 LIFETIME = 12 * 3600  # seconds
 NOTE = "sessions"  # in partition 0: the secret
 LONGEST_COOKIE = 500  # characters
+LOGGED_OUT = "logged-out"  # the collection of documents
+BOUNDS = Bounds(entries=100_000, age=LIFETIME * 1000)
 
 
 class Session(msgspec.Struct, frozen=True, array_like=True):
@@ -82,3 +86,12 @@ def shared_secret(store: Store) -> bytes:
     if store.swap_note(0, NOTE, None, fresh):
         return fresh
     return store.note(0, NOTE) or fresh  # another process was quicker; a store that keeps nothing has no note
+
+
+def log_out(store: Store, session: Session) -> None:
+    """End a session in all processes."""
+    store.keep(LOGGED_OUT, Document(session.id, b""), bounds=BOUNDS, replace=True, now=None)
+
+
+def is_logged_out(store: Store, session: Session) -> bool:
+    return store.kept(LOGGED_OUT, session.id, now=None) is not None
