@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from tests.compose.pictures import CHROMIUM, browser, html_of
 from tests.compose.samples import group, hostile, single, subject, summary
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")]
 
 ATTACKS = [
     "<script>document.title='owned'</script>",

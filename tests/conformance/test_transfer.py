@@ -9,6 +9,8 @@ from digestif import Store
 from digestif.testing import TransferConformance
 from tests.transfer.stores import KINDS, store_of
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestStores(TransferConformance):

@@ -10,6 +10,8 @@ from digestif import Damaged, Digests, Event, StoreError
 from digestif.testing.conformance.actions import deliver, keys, scheduled
 from tests.stores.postgres.servers import empty_database
 
+pytestmark = pytest.mark.long
+
 GARBLED: dict[str, dict[str, Any]] = {
     "terms": {"terms": b"{\\"},
     "terms of another kind": {"terms": b"[1]"},

@@ -12,6 +12,8 @@ from digestif.stores.redis import from_client
 from digestif.stores.redis.checks import _check, _facts
 from digestif.testing.servers import LoneCluster, RedisServer, free_port
 
+pytestmark = pytest.mark.long
+
 PASSWORD = "s3cret/@:word"
 IN_URL = "s3cret%2F%40%3Aword"
 

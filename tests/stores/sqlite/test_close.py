@@ -15,6 +15,8 @@ from tests.alone import alone
 from tests.stores.sqlite.groups import CALLERS
 from tests.stores.sqlite.soundness import check_sound, pending_keys
 
+pytestmark = pytest.mark.long
+
 # Cancelling
 
 
