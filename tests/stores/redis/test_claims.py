@@ -42,8 +42,9 @@ def test_a_lease_that_lapsed_within_a_claim_does_not_live_again_by_its_next_roun
 
 
 def test_a_claim_that_met_another_worker_makes_the_next_ones_choose_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earliest first would make both try the same timelines again and again."""
+    """Earliest first would make both try the same timelines again and again. Chance turns every order around here."""
     look = RedisStore._claimable
+    monkeypatch.setattr("digestif.stores.redis.leases.shuffled", lambda many: range(many)[::-1])
     url = empty_server().url
     names = [f"t{number:03}" for number in range(200)]
     choices: list[list[str]] = []
@@ -64,11 +65,11 @@ def test_a_claim_that_met_another_worker_makes_the_next_ones_choose_at_random(mo
             claimed = store.claim(0, 2, token=f"{number}", lease=LEASE, now=NOW + 1000).leases
             assert len(claimed) == 2
 
-    earliest, met, *later = choices
+    earliest, met, made_up, *later = choices
     assert earliest == names[:2]
     assert met == names[2:4]
-    assert later[0] != names[4:6]  # the round that made up for it
-    assert any(choice != sorted(choice) for choice in later)
+    assert made_up == names[10:12][::-1]  # the last of four times as many as are wanted
+    assert [choice != sorted(choice) for choice in later] == [True] * CROWD_LASTS + [False]
 
 
 def test_a_candidate_that_is_taken_costs_the_server_little(monkeypatch: pytest.MonkeyPatch) -> None:
