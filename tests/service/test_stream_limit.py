@@ -49,7 +49,7 @@ def scope_of(path: str, method: str = "GET") -> Scope:
 
 
 class Clients:
-    """Clients that come at once and stay until they are told to leave."""
+    """Clients that connect at the same time and stay until the test ends their streams."""
 
     def __init__(self, app: ASGIApp, count: int) -> None:
         self._app, self._count = app, count

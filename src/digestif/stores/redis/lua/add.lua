@@ -240,6 +240,7 @@ while record <= many do
       if joins then
         arrival = arrival + 1
         local value, fresh = write('>BI5', form, arrival) .. expiry .. rest, nil
+        -- The next records of the same timeline go along, as long as each of them would join in this way.
         if may_go_together and byte(whereabouts, record + 1) == SAME and (kind == JOINS or kind == OWN) then
           local parts = { key, value }
           while
