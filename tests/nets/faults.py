@@ -161,7 +161,21 @@ OURS = [
         file="core/machine.py",
         old="        revision=digest.revision + 1,\n        merging=",
         new="        merging=",
-        directed="test_the_revision_rises_with_each_reported_failure",
+        directed="test_the_revision_rises_with_what_joined_after_a_reported_failure",
+    ),
+    Fault(
+        says="a digest that nothing joined gets another key",
+        file="core/machine.py",
+        old="if not merge or not (slot.pending or slot.dropped):",
+        new="if not merge:",
+        directed="test_a_digest_that_nothing_joined_keeps_its_key",
+    ),
+    Fault(
+        says="a digest that was put off counts as one that no attempt has read",
+        file="core/machine.py",
+        old="fresh = digest.fresh and not read",
+        new="fresh = digest.fresh",
+        directed="test_under_a_lower_capacity_a_digest_that_was_read_stays_whole",
     ),
     Fault(
         says="a second worker opens a digest a moment before the first one's lease ends",

@@ -101,7 +101,25 @@ LEASING = [
         file="include/machine.lua",
         old="  digest.revision = digest.revision + 1\n  digest.settled = false\n",
         new="  digest.settled = false\n",
-        found_by=("test_the_revision_rises_with_each_reported_failure",),
+        found_by=("test_the_revision_rises_with_what_joined_after_a_reported_failure",),
+        model=True,
+        vectors=True,
+    ),
+    Fault(
+        says="a digest that nothing joined gets another key",
+        file="include/machine.lua",
+        old="if not merge or (pending == 0 and (slot.dropped or 0) == 0) then",
+        new="if not merge then",
+        found_by=("test_a_digest_that_nothing_joined_keeps_its_key[True]",),
+        model=True,
+        vectors=True,
+    ),
+    Fault(
+        says="a digest that was put off counts as one that no attempt has read",
+        file="include/machine.lua",
+        old="slot.digest.fresh = slot.digest.fresh and not release.read or nil",
+        new="slot.digest.fresh = slot.digest.fresh",
+        found_by=("test_under_a_lower_capacity_a_digest_that_was_read_stays_whole[False]",),
         model=True,
         vectors=True,
     ),
@@ -132,7 +150,7 @@ LEASING = [
     Fault(
         says="a digest that was read is trimmed to a lower capacity",
         file="include/machine.lua",
-        old="return digest.settled == false or (digest.attempt == 1 and not digest.frozen)",
+        old="return digest.settled == false or digest.fresh",
         new="return not digest.frozen",
         found_by=("test_what_may_have_gone_out_is_not_trimmed",),
         model=True,
@@ -607,8 +625,8 @@ EXPIRING = [
     Fault(
         says="a failed digest that lost records to expiry keeps its key",
         file="maintain.lua",
-        old="  after_losing(digest, gone, true)\n",
-        new="  after_losing(digest, gone, false)\n",
+        old="  after_losing(digest, gone)\n",
+        new="  after_losing(digest, gone, true)\n",
         found_by=("test_a_failed_digest_expires_each_record_at_its_moment",),
         model=True,
     ),
@@ -767,8 +785,8 @@ ENDING = [
     Fault(
         says="each call that quarantines raises the revision",
         file="quarantine.lua",
-        old="after_losing(digest, gone, seen and not request.raised)",
-        new="after_losing(digest, gone, seen)",
+        old="after_losing(digest, gone, request.raised)",
+        new="after_losing(digest, gone)",
         found_by=("test_more_than_a_call_can_quarantine_is_one_change_of_the_digest[0]",),
     ),
     Fault(
@@ -994,8 +1012,8 @@ TRANSITIONS = [
         (
             "a digest that lost nothing gets another key",
             "machine.lua",
-            "  if lost > 0 and raises then\n",
-            "  if raises then\n",
+            "  if lost > 0 and not digest.fresh and not raised then\n",
+            "  if not digest.fresh and not raised then\n",
         ),
         (
             "a timeline that is not due retires",

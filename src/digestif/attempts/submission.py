@@ -70,7 +70,15 @@ def _release(attempt: Attempt, verdict: Verdict) -> Release:
     counted = verdict.ending is Ending.FAILED
     freeze = verdict.unknown or (counted and attempt.policy.redelivery == "same")
     tried = _tried(attempt, verdict, at)
-    return Release(attempt.lease, until, freeze=freeze, counted=counted, unknown=verdict.unknown, tried=tried)
+    return Release(
+        attempt.lease,
+        until,
+        freeze=freeze,
+        counted=counted,
+        unknown=verdict.unknown,
+        tried=tried,
+        read=attempt.is_read,
+    )
 
 
 def _tried(attempt: Attempt, verdict: Verdict, at: Millis) -> Millis | None:

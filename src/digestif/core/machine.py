@@ -51,6 +51,7 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     attempt: Count = 1
     lapses: Count = 0  # leases that ran out
     lapses_alone: Count = 0  # of these, while nothing else ran beside it: only these count against the digest
+    fresh: bool = False  # no attempt that has ended read it as it is: it may change under its revision
     frozen: bool = False  # every further attempt carries exactly the same records
     unknown: bool = False  # an attempt that was reported as failed may have gone out
     tried: Time | None = None  # since when attempts fail for its own sake, counted or not
@@ -444,6 +445,7 @@ def cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
         records=slot.pending,
         dropped=slot.dropped,
         opened=now,
+        fresh=True,
         settled=slot.pending <= LIGHT_RECORDS,
     )
     return without_pending(replace(slot, digest=digest, expires=None))
@@ -455,14 +457,18 @@ def without_pending(slot: Slot) -> Slot:
 
 
 def after_decision(slot: Slot, *, merge: bool) -> Slot:
-    """Decide what a digest that was opened again carries: with `merge`, the pending records as well."""
+    """Decide what a digest that was opened again carries: with `merge`, the pending records as well.
+
+    A digest that nothing joins stays as it is, under its idempotency key.
+    """
     digest = slot.digest
     assert digest is not None
-    if not merge:
+    if not merge or not (slot.pending or slot.dropped):
         return replace(slot, digest=replace(digest, deciding=False))
     joined = replace(
         digest,
         deciding=False,
+        fresh=True,
         settled=False,
         weighed=False,
         revision=digest.revision + 1,
@@ -482,7 +488,7 @@ def excess(digest: Unfinished, capacity: int | None) -> int:
 
 def _is_unread(digest: Unfinished) -> bool:
     """True if no attempt can have read all of it."""
-    return not digest.settled or (digest.attempt == 1 and not digest.frozen)
+    return not digest.settled or digest.fresh
 
 
 def must_be_weighed(digest: Unfinished, max_bytes: int | None) -> bool:
@@ -530,21 +536,35 @@ def plan_in_force(plan: Plan, slot: Slot) -> Plan:
 
 
 def after_failure(
-    slot: Slot, *, freeze: bool, counted: bool = True, unknown: bool = False, tried: Millis | None = None
+    slot: Slot,
+    *,
+    freeze: bool,
+    counted: bool = True,
+    unknown: bool = False,
+    tried: Millis | None = None,
+    read: bool = True,
 ) -> Slot:
-    """The block raised: the timeline is ready again, at the same times."""
+    """The block raised: the timeline is ready again, at the same times. `read` says that it had the whole digest."""
     digest = _kept(slot.digest, freeze=freeze, counted=counted)
     if digest is not None:
-        digest = replace(digest, unknown=digest.unknown or unknown, tried=tried)
+        fresh = digest.fresh and not read
+        digest = replace(digest, unknown=digest.unknown or unknown, tried=tried, fresh=fresh)
     return replace(slot, state=State.READY, token=None, until=None, alone=False, digest=digest)
 
 
 def after_release(
-    slot: Slot, *, until: Millis, freeze: bool, counted: bool = True, unknown: bool = False, tried: Millis | None = None
+    slot: Slot,
+    *,
+    until: Millis,
+    freeze: bool,
+    counted: bool = True,
+    unknown: bool = False,
+    tried: Millis | None = None,
+    read: bool = True,
 ) -> Slot:
     """The attempt failed: the timeline waits until the next one."""
     was = slot.at
-    slot = after_failure(slot, freeze=freeze, counted=counted, unknown=unknown, tried=tried)
+    slot = after_failure(slot, freeze=freeze, counted=counted, unknown=unknown, tried=tried, read=read)
     return replace(slot, state=State.WAITING, at=until, was=was, rule=Rule.RETRY, by_delays=None)
 
 
@@ -557,7 +577,7 @@ def _kept(digest: Unfinished | None, *, freeze: bool, counted: bool = True) -> U
         return None
     if not counted:
         digest = replace(digest, attempt=digest.attempt - 1)
-    return replace(digest, frozen=True, deciding=False) if freeze or digest.served else digest
+    return replace(digest, frozen=True, deciding=False, fresh=False) if freeze or digest.served else digest
 
 
 # On request
@@ -642,9 +662,10 @@ def lost(recipient: str) -> str:
     return LOST + recipient
 
 
-def after_losing(digest: Unfinished, lost: int, *, raises: bool = True) -> Unfinished:
-    """An unfinished digest lost records. With `raises` its revision goes up: an attempt may have carried them."""
-    return replace(digest, records=digest.records - lost, revision=digest.revision + (1 if lost and raises else 0))
+def after_losing(digest: Unfinished, lost: int) -> Unfinished:
+    """An unfinished digest lost records. If an earlier attempt may have carried them, it gets another revision."""
+    raised = 1 if lost and not digest.fresh else 0
+    return replace(digest, records=digest.records - lost, revision=digest.revision + raised)
 
 
 def after_switched_off(slot: Slot) -> Slot:

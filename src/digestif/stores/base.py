@@ -198,6 +198,7 @@ class Release(NamedTuple):
     counted: bool = True  # False: nothing was tried, or the digest is not to blame
     unknown: bool = False  # it may have gone out
     tried: Millis | None = None  # since when attempts fail for the digest's own sake
+    read: bool = True  # the attempt had the whole digest, and may have sent it
 
 
 class Burial(NamedTuple):

@@ -213,6 +213,7 @@ class ModelDigest:
     lapses_alone: int = 0  # while nothing else ran beside it, and that was known before
     complete: bool = False  # looked at under the present lease
     frozen: bool = False  # stays as it is
+    read: bool = False  # an attempt that was given back had looked at all of it, as it is now
     replayed: bool = False  # does not expire: an operator asked for it again
     unknown: bool = False  # a dead letter that may have gone out, once and for all
     failing_since: int | None = None  # its first failed attempt
@@ -467,7 +468,7 @@ class Model:
             if young != digest.items and not (young and digest.frozen):
                 expired += len(digest.items) - len(young)
                 digest.items = young
-                digest.revision += 1
+                digest.revision += digest.read
                 line.forget_if_empty()
         self.counts["expired"] += expired
         if expired and line.empty and (line.state == "ready" or (line.state == "waiting" and line.at <= now)):
@@ -584,9 +585,12 @@ class Model:
         return Opened(key, token, digest.id, digest.revision, digest.attempt, digest.dropped, records)
 
     def _settle(self, line: Line, digest: ModelDigest, policy: Policy) -> None:
-        if digest.again:
+        if digest.again and (line.pending or line.dropped):
             self._move_pending(line, digest)
             digest.revision += 1
+            digest.read = False
+        if digest.read:
+            return
         kept = newest_first(digest.items)[: policy.capacity]
         self._drop(digest, len(digest.items) - len(kept))
         digest.items = kept
@@ -597,6 +601,11 @@ class Model:
         self.counts["superseded"] += len(digest.items) + len(line.pending) - len(versions)
         digest.items, line.pending = versions, {}
         digest.dropped, line.dropped = digest.dropped + line.dropped, 0
+
+    def is_read(self, key: str) -> bool:
+        """True if the digest of a leased timeline was looked at under its present lease."""
+        line = self.lines.get(key)
+        return line is not None and line.digest is not None and line.digest.complete
 
     # Finishing
 
@@ -663,6 +672,7 @@ class Model:
         line.forget_if_empty()
         if line.digest is not None:
             line.digest.again = True
+            line.digest.read = line.digest.read or line.digest.complete
         if line.digest is not None and policy.redelivery == "same":
             line.digest.frozen = True
 

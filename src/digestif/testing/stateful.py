@@ -506,7 +506,8 @@ class StoreMachine(RuleBasedStateMachine):
     def release(self, index: int, delay: float, counted: bool) -> None:
         held = self.lease(index)
         policy, until = POLICIES[held.policy], self.now + ms(delay)
-        release = Release(leased(held), until, freeze=policy.redelivery == "same", counted=counted)
+        read = self.model.is_read(held.timeline)
+        release = Release(leased(held), until, freeze=policy.redelivery == "same", counted=counted, read=read)
         self.same(
             lambda: proven(self.store.release([release], now=self.now)),
             lambda: self.model.release(held.timeline, held.token, policy, self.now, until, counted=counted),

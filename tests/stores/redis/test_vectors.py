@@ -206,6 +206,7 @@ digests = st.builds(
     unknown=flags,
     tried=maybe_times,
     deciding=flags,
+    fresh=flags,
     settled=flags,
     weighed=flags,
     merging=st.none() | st.just(0),
@@ -409,12 +410,12 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "after_failure": Comparison(
         "after_failure(slot, v) return slot",
-        facts(slot=opened, freeze=flags, counted=flags, unknown=flags, tried=maybe_times),
+        facts(slot=opened, freeze=flags, counted=flags, unknown=flags, tried=maybe_times, read=flags),
         of_slot,
     ),
     "after_release": Comparison(
         "after_release(slot, v) return slot",
-        facts(slot=opened, until=times, freeze=flags, counted=flags, unknown=flags, tried=maybe_times),
+        facts(slot=opened, until=times, freeze=flags, counted=flags, unknown=flags, tried=maybe_times, read=flags),
         of_slot,
     ),
     "after_retirement": Comparison("return after_retirement(slot)", facts(slot=slots()), of_slot),
@@ -443,9 +444,9 @@ COMPARISONS: dict[str, Comparison] = {
         "return who_got(slot.digest)", facts(slot=opened), lambda rule, v: list(rule(v["slot"].digest))
     ),
     "after_losing": Comparison(
-        "after_losing(slot.digest, v.lost, v.raises) return slot",
-        opened.flatmap(lambda slot: facts(slot=st.just(slot), lost=_some_of(slot), raises=flags)),
-        lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["lost"], raises=v["raises"])),
+        "after_losing(slot.digest, v.lost) return slot",
+        opened.flatmap(lambda slot: facts(slot=st.just(slot), lost=_some_of(slot))),
+        lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["lost"])),
     ),
     "after_switched_off": Comparison(
         "return after_switched_off(slot)",

@@ -79,7 +79,7 @@ def quarantine(rows: Rows, lease: Lease, records: Sequence[QuarantinedRecord], *
         rows.put_letter(letter_of(lease.timeline, alone, record.reason, now=now), batch)
     rows.tally["open"] -= gone
     rows.tally["dead"] += gone
-    left = machine.after_losing(digest, gone, raises=digest.attempt > 1 or digest.frozen)
+    left = machine.after_losing(digest, gone)
     rows.put_slot(lease.timeline, replace(slot, digest=left))
     return True
 
@@ -92,7 +92,7 @@ def remove(rows: Rows, lease: Lease, keys: Sequence[str], *, now: Millis) -> int
     gone = sum(rows.remove_record(digest.batch, key) for key in keys)
     rows.tally["open"] -= gone
     rows.tally["deleted"] += gone
-    left = machine.after_losing(digest, gone, raises=digest.attempt > 1 or digest.frozen)
+    left = machine.after_losing(digest, gone)
     rows.put_slot(lease.timeline, replace(slot, digest=left))
     return left.revision
 

@@ -158,10 +158,12 @@ def _release(rows: Rows, release: Release, *, now: Millis) -> bool:
     slot = held_slot(rows, release.lease, now=now)
     if slot is None:
         return False
-    _, until, freeze, counted, unknown, tried = release
-    if until is None:
-        after = machine.after_failure(slot, freeze=freeze, counted=counted, unknown=unknown, tried=tried)
+    facts = release._asdict()
+    del facts["lease"]
+    if release.until is None:
+        del facts["until"]
+        after = machine.after_failure(slot, **facts)
     else:
-        after = machine.after_release(slot, until=until, freeze=freeze, counted=counted, unknown=unknown, tried=tried)
+        after = machine.after_release(slot, **facts)
     put(rows, timeline, slot, expirable(rows, after))
     return True

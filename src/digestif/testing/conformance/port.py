@@ -90,11 +90,17 @@ def claim_suspects(store: Store, *, alone: bool = False, now: int = NOW + LEASE)
 
 
 def take_all(
-    store: Store, lease: Lease, *, capacity: int | None = None, merge: bool = True, now: int | None = NOW
+    store: Store,
+    lease: Lease,
+    *,
+    capacity: int | None = None,
+    merge: bool = True,
+    max_bytes: int | None = None,
+    now: int | None = NOW,
 ) -> Taken:
     """Take a whole digest, page by page."""
     records: list[Stored] = []
-    request = Take(lease, capacity, merge)
+    request = Take(lease, capacity, merge, max_bytes=max_bytes)
     for _ in range(ROUNDS):
         [page] = store.take([request], now=now)
         assert page is not None, "the token is stale"
@@ -128,8 +134,8 @@ def complete(store: Store, lease: Lease, *, cool_down: int = 0, now: int = NOW, 
     return is_completed
 
 
-def release(store: Store, lease: Lease, *, until: int | None = None, freeze: bool = False, now: int = NOW) -> bool:
-    [released] = store.release([Release(lease, until, freeze=freeze)], now=now)
+def release(store: Store, lease: Lease, *, until: int | None = None, now: int = NOW, **how: bool) -> bool:
+    [released] = store.release([Release(lease, until, **how)], now=now)
     return released
 
 

@@ -47,14 +47,16 @@ class Recovery(Suite):
         assert list(next_digest(digests, "t", now=T)) == []
         assert_nothing_left(store)
 
-    def test_the_revision_rises_with_each_reported_failure(self, digests: Digests) -> None:
-        """Fact 26. After a reported failure the next opening has the same id and a higher revision and attempt."""
+    def test_the_revision_rises_with_what_joined_after_a_reported_failure(self, digests: Digests) -> None:
+        """Fact 26. The next opening has the same id and a higher attempt; newer records come under another key."""
         digests.add("t", "a", now=T)
 
-        seen = [fail(digests, "t"), fail(digests, "t"), deliver(digests, "t")]
+        seen = [fail(digests, "t"), fail(digests, "t")]
+        digests.add("t", "b", now=T)
+        seen += [fail(digests, "t"), deliver(digests, "t")]
 
         assert len({digest.id for digest in seen}) == 1
-        assert [(digest.revision, digest.attempt) for digest in seen] == [(1, 1), (2, 2), (3, 3)]
+        assert [(digest.revision, digest.attempt) for digest in seen] == [(1, 1), (1, 2), (2, 3), (2, 4)]
 
     def test_a_later_version_of_a_failed_record_wins(self, digests: Digests) -> None:
         """Fact 27. Old and new records come once each, the later version winning, by arrival."""

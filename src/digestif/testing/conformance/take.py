@@ -273,16 +273,63 @@ class Merges(Suite):
 
         assert (record_keys(taken.records), taken.revision, taken.dropped) == (["c", "b", "a"], 1, 0)
 
-    def test_a_merge_with_nothing_new_raises_the_revision(self, store: Store) -> None:
-        """Fact 26. Each merge after a reported failure raises the revision, with nothing new too."""
+    @pytest.mark.parametrize("counted", [True, False])
+    def test_a_digest_that_nothing_joined_keeps_its_key(self, store: Store, counted: bool) -> None:
+        """Fact 26. The idempotency key stays over any number of reported failures, until a record joins."""
         arrive(store, "t", ["a"])
         revisions = []
         for _ in range(3):
             lease = open_lease(store)
             revisions.append(take_all(store, lease).revision)
-            release(store, lease)
+            release(store, lease, counted=counted)
+        arrive(store, "t", ["b"])
 
-        assert revisions == [1, 2, 3]
+        taken = open_and_take(store, "t")
+
+        assert revisions == [1, 1, 1]
+        assert (record_keys(taken.records), taken.revision) == (["b", "a"], 2)
+
+    @pytest.mark.parametrize("counted", [True, False])
+    def test_under_a_lower_capacity_a_digest_that_was_read_stays_whole(self, store: Store, counted: bool) -> None:
+        """Fact 26. One key stands for the same records, also if the policy changed and the attempt did not count."""
+        arrive(store, "t", ["a", "b", "c"])
+        release(store, open_digest(store), counted=counted)
+
+        taken = open_and_take(store, "t", capacity=1, max_bytes=1)
+
+        assert (record_keys(taken.records), taken.revision, taken.dropped) == (["c", "b", "a"], 1, 0)
+
+    @pytest.mark.parametrize("limit", [{"capacity": 1}, {"max_bytes": 1}])
+    def test_a_digest_that_no_attempt_has_read_is_still_trimmed(self, store: Store, limit: dict[str, int]) -> None:
+        """Fact 67. Put off before it was read: the limits of the next attempt hold, under the same key."""
+        arrive(store, "t", ["a", "b", "c"])
+        release(store, open_lease(store), counted=False, read=False)
+
+        taken = open_and_take(store, "t", **limit)
+
+        assert (record_keys(taken.records), taken.revision, taken.dropped) == (["c"], 1, 2)
+        assert store.verify()
+
+    def test_a_count_of_dropped_records_joins_a_failed_digest_under_another_key(self, store: Store) -> None:
+        """Fact 26. What capacity pushed out since is told by the digest that comes next: its content has changed."""
+        arrive(store, "t", ["a"])
+        release(store, open_digest(store))
+        arrive(store, "t", ["b", "c"], capacity=1)
+        store.retract("t", "c", now=NOW)
+
+        taken = open_and_take(store, "t")
+
+        assert (record_keys(taken.records), taken.revision, taken.dropped) == (["a"], 2, 1)
+
+    def test_what_no_attempt_has_read_leaves_a_digest_under_its_key(self, store: Store) -> None:
+        """Fact 26. Records that expire or are removed raise the revision only if an attempt may have carried them."""
+        arrive(store, "t", ["a", "b"])
+        release(store, open_lease(store), counted=False, read=False)
+        lease = open_lease(store)
+
+        assert store.remove(lease, ["a"], now=NOW) == 1
+        release(store, lease)
+        assert store.remove(open_lease(store), ["b"], now=NOW) == 2
 
 
 class Quarantine(Suite):

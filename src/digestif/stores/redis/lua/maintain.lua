@@ -62,7 +62,7 @@ local function expire_one_by_one(timeline, batches, limit)
   for _, batch in ipairs(batches) do
     next_expiry = earlier(next_expiry, earliest_expiry(batch))
   end
-  after_losing(digest, gone, true)
+  after_losing(digest, gone)
   digest.expires = next_expiry
   return gone
 end

@@ -150,8 +150,7 @@ local function prepare(timeline, capacity, with_newer, max_bytes, limit)
   local digest = slot.digest
   if digest.deciding and not digest.merging then
     local pending = timeline.pending
-    after_decision(slot, with_newer, pending)
-    if with_newer then
+    if after_decision(slot, with_newer, pending) then
       move_pending(timeline, MERGING)
       count('pending', -pending)
       count('open', pending)

@@ -28,7 +28,6 @@ for number, quarantined in ipairs(request.records) do
 end
 count('open', -gone)
 count('dead', gone)
-local seen = digest.attempt > 1 or digest.frozen -- an earlier attempt may have carried them
-after_losing(digest, gone, seen and not request.raised)
+after_losing(digest, gone, request.raised)
 save_timeline(timeline)
-return answer((request.raised or (gone > 0 and seen)) and '11' or '10')
+return answer((request.raised or (gone > 0 and not digest.fresh)) and '11' or '10')

@@ -30,7 +30,7 @@ if request.batch == 0 then
   subtract_pending(timeline, gone)
 else
   count('open', -gone)
-  after_losing(digest, gone, true)
+  after_losing(digest, gone)
   if digest.records == 0 and slot.state ~= 'open' then
     slot.digest = nil
   end

@@ -19,7 +19,6 @@ for _, key in ipairs(request.keys) do
 end
 count('open', -gone)
 count('deleted', gone)
-local seen = digest.attempt > 1 or digest.frozen -- an earlier attempt may have carried them
-after_losing(digest, gone, seen and not request.raised)
+after_losing(digest, gone, request.raised)
 save_timeline(timeline)
-return answer(cmsgpack.pack({ digest.revision, request.raised or (gone > 0 and seen) or false }))
+return answer(cmsgpack.pack({ digest.revision, request.raised or (gone > 0 and not digest.fresh) or false }))

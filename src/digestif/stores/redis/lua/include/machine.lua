@@ -196,7 +196,7 @@ local function kept(digest, freeze, uncounted)
     digest.attempt = digest.attempt - 1
   end
   if freeze or (digest.served and #digest.served > 0) then
-    digest.frozen, digest.deciding = true, nil
+    digest.frozen, digest.deciding, digest.fresh = true, nil, nil
   end
   return digest
 end
@@ -298,6 +298,7 @@ local function cut(slot, now, fresh_id, pending)
     attempt = 1,
     lapses = 0,
     expires = slot.expires,
+    fresh = true,
   }
   if pending > LIGHT_RECORDS then
     slot.digest.settled = false
@@ -325,13 +326,15 @@ local function after_open(slot, now, token, lease, fresh_id, pending, alone)
   return fresh
 end
 
--- Decide what a digest carries that was opened again: with a merge, also what is pending now.
+-- Decide what a digest carries that was opened again: with a merge, also what is pending now. Without anything that
+-- joins it the digest stays as it is, under its idempotency key. Returns whether pending records join.
 local function after_decision(slot, merge, pending)
   local digest = slot.digest
   digest.deciding = nil
-  if not merge then
-    return
+  if not merge or (pending == 0 and (slot.dropped or 0) == 0) then
+    return false
   end
+  digest.fresh = true
   digest.revision = digest.revision + 1
   digest.settled = false
   digest.weighed = nil
@@ -340,11 +343,12 @@ local function after_decision(slot, merge, pending)
   digest.dropped = digest.dropped + (slot.dropped or 0)
   digest.expires = earlier(digest.expires, slot.expires)
   without_pending(slot)
+  return true
 end
 
 -- Whether no attempt can have read the whole digest.
 local function is_unread(digest)
-  return digest.settled == false or (digest.attempt == 1 and not digest.frozen)
+  return digest.settled == false or digest.fresh
 end
 
 -- How many records are too many, while the digest may still be trimmed.
@@ -400,12 +404,14 @@ local function after_completion(slot, now, plan, pending)
   return slot
 end
 
--- The attempt failed: the timeline is ready again, at the same times. A release has freeze, counted, unknown, tried.
+-- The attempt failed: the timeline is ready again, at the same times. A release has freeze, counted, unknown, tried,
+-- read.
 local function after_failure(slot, release)
   slot.digest = kept(slot.digest, release.freeze, not release.counted)
   if slot.digest then
     slot.digest.unknown = slot.digest.unknown or release.unknown or nil
     slot.digest.tried = release.tried
+    slot.digest.fresh = slot.digest.fresh and not release.read or nil
   end
   slot.state, slot.token, slot['until'], slot.alone = 'ready', nil, nil, nil
 end
@@ -520,10 +526,11 @@ local function who_got(digest)
   return names
 end
 
--- An unfinished digest lost records. If an attempt may have carried them, it gets another idempotency key.
-local function after_losing(digest, lost, raises)
+-- An unfinished digest lost records. If an earlier attempt may have carried them, it gets another revision, once in the
+-- calls of one request: then `raised` says that a call before did it.
+local function after_losing(digest, lost, raised)
   digest.records = digest.records - lost
-  if lost > 0 and raises then
+  if lost > 0 and not digest.fresh and not raised then
     digest.revision = digest.revision + 1
   end
 end

@@ -143,6 +143,7 @@ local function after_import_of_digest(slot, exported, token)
     attempt = digest.attempt or 1,
     lapses = digest.lapses or 0,
     lapses_alone = digest.lapses_alone,
+    fresh = digest.fresh or nil,
     frozen = digest.frozen or nil,
     unknown = digest.unknown or nil,
     tried = digest.tried,
