@@ -383,6 +383,7 @@ class AsyncDigests:
     workers = _awaitable(Digests.workers)
     samples = _awaitable(Digests.samples)
     ledger = _awaitable(Digests.ledger)
+    check = _awaitable(Digests.check)
     verify = _awaitable(Digests.verify)
     repair = _awaitable(Digests.repair)
     dead_letters = _awaitable(Digests.dead_letters)

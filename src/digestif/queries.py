@@ -16,7 +16,7 @@ from digestif.core.damage import Damage
 from digestif.core.explain import Explanation, explain
 from digestif.core.failures import FailedAttempt
 from digestif.core.ledger import Ledger, Verification
-from digestif.core.machine import Slot, is_live
+from digestif.core.machine import MOVING, Slot, is_live
 from digestif.core.outages import ChannelOutage
 from digestif.core.policy import Policy
 from digestif.core.records import (
@@ -36,7 +36,7 @@ from digestif.core.samples import Sample, with_counts
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.workers import LiveWorker
-from digestif.errors import ConfigError, InvalidState
+from digestif.errors import ConfigError, InvalidState, StoreError
 from digestif.events.base import Events
 from digestif.events.engine import Dropped
 from digestif.intake.arrivals import Intake, check_limit, check_text, check_time
@@ -48,6 +48,7 @@ from digestif.stores.reader import PAUSED, Order, Part, Place
 
 COUNTED = 60  # timelines that an overview counts itself, for each number
 FRESH: Millis = 60_000  # for which an overview shows the counts of a sample
+TRIED = "tried"  # a note that is never written: `check` swaps nothing for nothing, which is a write all the same
 SWEPT_PAGES = 1000  # per call; maintenance sweeps what is left
 
 
@@ -300,6 +301,26 @@ class Queries:
     def ledger(self, *, now: float | None = None) -> Ledger:
         """How many records were accepted, and what became of them."""
         return self.store.ledger()
+
+    def check(self, *, now: float | None = None) -> list[str]:
+        """Connect to the store, try every partition, and return what is wrong, in words; empty if nothing is.
+
+        Tries whether the server may keep records and takes writes. A program that starts can refuse to go on then.
+        """
+        try:
+            self.store.reach()
+            self.store.products()  # where a server can be unfit, this examines it
+        except (StoreError, ConfigError) as error:
+            return [str(error)]
+        problems: dict[str, None] = {}  # partitions of one server fail alike
+        for partition in range(self.store.partitions):
+            try:
+                self.store.swap_note(partition, TRIED, None, None)
+            except (StoreError, ConfigError) as error:
+                problems[str(error)] = None
+        if not problems and self.store.moving_since() is not None:
+            problems[MOVING] = None
+        return list(problems)
 
     def verify(self, *, now: float | None = None) -> Verification:
         """Recount the records in the store and compare with the ledger; true if they agree and nothing is damaged."""
