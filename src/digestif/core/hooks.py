@@ -1,11 +1,18 @@
 """Functions that users give: how many arguments each takes, found out when it is given, not when it is first called."""
 
+import sys
 from collections.abc import Callable
 from inspect import Signature, signature
 from typing import Any
 
 from digestif.core.texts import shortened_text
 from digestif.errors import ConfigError
+
+_OPTIONS: dict[str, Any] = {}
+if sys.version_info >= (3, 14):  # annotations may name what is imported for type checkers only
+    from annotationlib import Format
+
+    _OPTIONS["annotation_format"] = Format.FORWARDREF
 
 
 def check_hook(option: str, hook: Callable[..., Any], *forms: str) -> None:
@@ -36,7 +43,7 @@ def accepted(hook: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
 
 def _signature(hook: Callable[..., Any], *, follow_wrapped: bool) -> Signature | None:
     try:
-        return signature(hook, follow_wrapped=follow_wrapped)
+        return signature(hook, follow_wrapped=follow_wrapped, **_OPTIONS)
     except (TypeError, ValueError):  # of a function in C, say
         return None
 
