@@ -20,6 +20,7 @@ from digestif.channels.mail import (
     SUBJECT_LENGTH,
     BadAddress,
     Letterhead,
+    ListId,
     Mailbox,
     build_mail,
     message_id,
@@ -45,6 +46,7 @@ HEADERS = [
     "In-Reply-To",
     "References",
     "Auto-Submitted",
+    "List-ID",
     "List-Unsubscribe",
     "List-Unsubscribe-Post",
     "X-Digestif-Key",
@@ -267,6 +269,56 @@ def test_how_to_unsubscribe(link: str, template: str, header: str | None, one_cl
 
     assert mail["List-Unsubscribe"] == header
     assert mail["List-Unsubscribe-Post"] == ("List-Unsubscribe=One-Click" if one_click else None)
+
+
+# Lists
+
+
+@pytest.mark.parametrize(
+    ("sender", "header"),
+    [
+        ("The Digests <digests@example.org>", "<digests.example.org>"),
+        ("no.reply@example.org", "<no.reply.example.org>"),
+        ("digests+eu@example.org", r"<digests-eu-[0-9a-f]{8}\.example\.org>"),
+        ("ädä@example.org", r"<-d--[0-9a-f]{8}\.example\.org>"),
+        ("{x}@example.org", r"<-x--[0-9a-f]{8}\.example\.org>"),
+    ],
+)
+def test_a_mail_belongs_to_the_list_of_its_sender(sender: str, header: str) -> None:
+    mail = parsed(sent(message(), replace(LETTERHEAD, sender=Mailbox.parse(sender))))
+
+    assert re.fullmatch(header, mail["List-ID"])
+
+
+@pytest.mark.parametrize(
+    ("list_id", "timeline", "header"),
+    [
+        ("alerts.example.org", "mail:ada", r"<alerts\.example\.org>"),
+        ("Alerts <alerts.example.org>", "mail:ada", r'"Alerts" <alerts\.example\.org>'),
+        ("{timeline}.example.org", "project-7", r"<project-7\.example\.org>"),
+        ("{timeline}.example.org", "project:7", r"<project-7-[0-9a-f]{8}\.example\.org>"),
+        ("{{{timeline}}} <x.y>", "7", r'"\{7\}" <x\.y>'),
+        ("Of {timeline} <{timeline}.x.y>", "a\r\nBcc: b@c", r'"Of a Bcc: b@c" <a-Bcc-b-c-[0-9a-f]{8}\.x\.y>'),
+        ("{timeline}.x.y", "é" * 256, r"<--[0-9a-f]{8}\.x\.y>"),
+        ("{timeline}.x.y", "x" * 512, r"<x{40}-[0-9a-f]{8}\.x\.y>"),
+    ],
+)
+def test_the_list_of_a_mail_may_be_named(list_id: str, timeline: str, header: str) -> None:
+    """Nothing in the name of a timeline adds a header, and no two timelines share a list."""
+    mail = parsed(sent(message(timeline=timeline), replace(LETTERHEAD, list_id=ListId.parse(list_id))))
+
+    assert set(mail.keys()) <= set(HEADERS)
+    assert re.fullmatch(header, mail["List-ID"])
+
+
+@given(name=st.text(max_size=200), timeline=st.text(min_size=1, max_size=512))
+@example(name=HOSTILE, timeline=HOSTILE)
+def test_no_name_of_a_list_or_a_timeline_adds_a_header(name: str, timeline: str) -> None:
+    named = ListId(id="{timeline}.example.org", name=name.replace("{", "{{").replace("}", "}}") + "{timeline}")
+    mail = parsed(sent(message(timeline=timeline), replace(LETTERHEAD, list_id=named)))
+
+    assert set(mail.keys()) <= set(HEADERS)
+    assert re.search(r"<[A-Za-z0-9_-]{1,49}\.example\.org>\Z", mail["List-ID"])
 
 
 # Bodies

@@ -99,7 +99,15 @@ def test_a_recipient_that_is_one_address_is_written_to(recipient: str, sent_to: 
         ("smtp://localhost?from=a@b.c&connections=0", "connections: '0'"),
         ("smtp://localhost?from=a@b.c&connections=many", "connections: 'many'"),
         ("smtp://localhost?from=a@b.c&unsubscribe=javascript:x", "unsubscribe: "),
-        ("smtp://localhost?from=a@b.c&unsubscribe=https://x/{who}", "unsubscribe: {who} is not known"),
+        ("smtp://localhost?from=a@b.c&unsubscribe=https://x/{who}", "unsubscribe: .*: {who} is not filled in"),
+        ("smtp://localhost?from={timeline}@b.c", "from: {timeline} is not filled in here"),
+        ("smtp://localhost?from=a@b.c&reply_to={timeline}@b.c", "reply_to: {timeline} is not filled in here"),
+        ("smtp://localhost?from=a@b.c&list_id=alerts", "list_id: 'alerts' is not the id of a list, such as alerts."),
+        ("smtp://localhost?from=a@b.c&list_id=a..b", "list_id: 'a..b' is not the id of a list"),
+        ("smtp://localhost?from=a@b.c&list_id=a@b.c", "list_id: 'a@b.c' is not the id of a list"),
+        ("smtp://localhost?from=a@b.c&list_id={timelines}.b.c", "list_id: .*did you mean timeline?"),
+        (f"smtp://localhost?from=a@b.c&list_id={'x.' * 104}{{timeline}}", "list_id: .* is not the id of a list"),
+        (f"smtp://localhost?from=a@b.c&list_id={'x.' * 128}y", "list_id: .* is not the id of a list"),
         ("smtp://localhost:0?from=a@b.c", "a port is a number"),
         ("smtp://localhost:99999?from=a@b.c", "a port is a number"),
         ("smtp://?from=a@b.c", "that is not user:password@host:port"),
@@ -109,6 +117,10 @@ def test_a_recipient_that_is_one_address_is_written_to(recipient: str, sent_to: 
 def test_a_wrong_dsn_is_a_config_error_that_names_the_field(dsn: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         open_channel(dsn)
+
+
+def test_the_id_of_a_list_fits_whatever_the_timeline_is_called() -> None:
+    open_channel(f"smtp://localhost?from=a@b.c&list_id={'x.' * 103}{{timeline}}")
 
 
 @pytest.mark.parametrize(

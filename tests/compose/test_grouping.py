@@ -314,9 +314,71 @@ def test_a_weight_is_asked_once_for_the_subjects_of_all_groups() -> None:
     assert weighed == summarize(digest_of(issue("a", "x"), issue("b", "y")), group_by=["rule", "issue"])
 
 
-@pytest.mark.parametrize("answer", [None, 7, [], [1, 2], {"x": 1}, ["1"], [float("nan")], [None]])
+WEIGHTS: list[tuple[list[Any], str]] = [
+    ([(1, 5), (2, 0), (1, 7)], "bca"),
+    ([(1,), (1, 0), (1, -1)], "bca"),  # as Python compares them: a beginning is less than the whole
+    ([(), (0,), (-1,)], "bca"),
+    ([0, (3, 1), (0, 1)], "bca"),  # a number is like the tuple of it alone
+    ([(0,), 0, (0,)], "abc"),  # equal: the newest first
+    ([(1e300, 1), (1e300, 2), (-1e300, 9)], "bac"),
+]
+
+
+@pytest.mark.parametrize(("weights", "order"), WEIGHTS)
+def test_weights_may_be_tuples(weights: list[Any], order: str) -> None:
+    given = dict(zip("abc", weights, strict=True))
+    digest = digest_of(*[issue("r", name) for name in "abc"])
+
+    weighed = summarize(
+        digest, group_by=["issue"], weight=lambda subjects: [given[subject.key] for subject in subjects]
+    )
+
+    assert "".join(labels(weighed.groups[0].subjects)) == order
+    assert {subject.label: subject.weight for subject in weighed.groups[0].subjects} == given
+
+
+def test_records_alone_are_summarized_like_a_digest() -> None:
+    digest = digest_of(*[issue("r", name) for name in "aab"])
+    chosen = [record for record in digest if record.value["issue"] == "a"]
+
+    summary = summarize(chosen, group_by=["issue"])
+
+    assert summary == summarize(replace(digest, timeline="", dropped=0, records=tuple(chosen)), group_by=["issue"])
+    assert (summary.timeline, summary.dropped, summary.count) == ("", 0, 2)
+    assert summary == summarize(tuple(chosen), group_by=["issue"]) == summarize(iter(chosen), group_by=["issue"])
+    assert summary == Grouping(group_by=["issue"]).summarize(reversed(chosen))
+
+
+def test_no_records_have_nothing_to_say() -> None:
+    with pytest.raises(ValueError, match="no records: nothing to summarize"):
+        summarize([])
+
+
+def test_what_is_no_record_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"\('k', 1, 2.0\) is not a Record"):
+        summarize([("k", 1, 2.0)])  # type: ignore[list-item]  # a mistake that users may make
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        7,
+        [],
+        [1, 2],
+        {"x": 1},
+        ["1"],
+        [float("nan")],
+        [None],
+        [(1, None)],
+        [(1, "b")],
+        [((1,),)],
+        [(float("inf"),)],
+    ],
+)
 def test_weights_that_are_no_number_for_each_subject_are_refused(answer: Any) -> None:
-    with pytest.raises(ConfigError, match=r"weight: gave .*, not a list with a number for each of 1 subjects"):
+    complaint = r"weight: gave .*, not a list with a number, or a tuple of numbers, for each of 1 subjects"
+    with pytest.raises(ConfigError, match=complaint):
         summarize(digest_of("alone"), weight=lambda _: answer)
 
 
@@ -417,6 +479,10 @@ def test_an_exit_is_not_taken_for_a_fault() -> None:
         ({"top": 0}, "top: 0 is not a whole number from 1"),
         ({"top": True}, "top: True is not a whole number from 1"),
         ({"weight": 7}, "weight: 7 is not a function"),
+        ({"weight": lambda: [1]}, r"weight: <lambda>\(\) can't be called with \(subjects\)"),
+        ({"group_by": [lambda a, b: a]}, r"group_by: <lambda>\(a, b\) can't be called with \(record\)"),
+        ({"distinct": {"users": lambda: 1}}, r"distinct\['users'\]: <lambda>\(\) can't be called with \(record\)"),
+        ({"distinct": {"of {timeline}": "user"}}, "distinct: {timeline} is not filled in here"),
         ({"top_groups": 2.5}, "top_groups: 2.5 is not a whole number from 1"),
     ],
 )

@@ -13,7 +13,7 @@ from digestif.channels.files import FileOptions
 from digestif.channels.http import HttpOptions
 from digestif.channels.smtp_options import SmtpOptions
 from digestif.channels.webhook import WebhookOptions
-from digestif.routes.route import Route
+from digestif.routes.route import FORMS, Route
 from digestif.stores.postgres import PostgresOptions
 from digestif.stores.sqlite import SQLiteOptions
 from tests.docs.pages import DOCS, code_names
@@ -79,6 +79,16 @@ def test_every_option_of_a_route_is_explained() -> None:
     names = [field.name for field in fields(Route)]
     assert [name for name in names if name not in explained] == []
     assert [name for name in names if name not in re.findall(r"(\w+)[,=)]", call)] == []
+
+
+def test_what_each_function_of_a_route_is_called_with_is_explained() -> None:
+    page = (DOCS / "reference" / "routes.md").read_text("utf-8")
+    table = page.partition("| function | is called with |\n|---|---|\n")[2].partition("\n\n")[0]
+    cells = [row.strip("| ").split(" | ") for row in table.splitlines()]
+    explained = {name: tuple(forms.split("; or ")) for names, forms in cells for name in re.findall(r"`(\w+)`", names)}
+
+    others = {"policy": ("timeline",), "group_by": ("record",), "distinct": ("record",)}
+    assert explained == FORMS | others
 
 
 @pytest.mark.parametrize("public", [summarize, Renderer])

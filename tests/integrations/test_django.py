@@ -79,6 +79,10 @@ WRONG = {
         "STORE": "memory://",
         "ROUTES": {"mail:*": {"channel": "terminal://", "grup_by": []}},
     },
+    "DIGESTIF[\"ROUTES\"]['mail:*']: keep: none() can't be called with (records) or (records, timeline)": {
+        "STORE": "memory://",
+        "ROUTES": {"mail:*": {"channel": "terminal://", "keep": "shop.hooks.none"}},
+    },
     "is not in DATABASES; did you mean default?": {"DATABASE": "defalt"},
     "only PostgreSQL can hold the store": {"DATABASE": "default"},
 }
@@ -87,6 +91,7 @@ WRONG = {
 def test_what_is_wrong_is_named_by_its_place(project: Project) -> None:
     """A password in the error of a module is not shown."""
     (project.folder / "shop" / "broken.py").write_text("raise RuntimeError('redis://:secret@host is away')\n")
+    (project.folder / "shop" / "hooks.py").write_text("def none():\n    return []\n")
     script = """
 from django.core.checks import run_checks
 from django.test import override_settings
@@ -107,8 +112,8 @@ from digestif import Policy, Record
 from shop.models import Order
 
 
-def keep(records):
-    return [record for record in records if record.value["number"] > Order.objects.count()]
+def keep(records, timeline):
+    return [record for record in records if timeline == "mail:ada" and record.value["number"] > Order.objects.count()]
 
 
 def prepare(records):
@@ -182,6 +187,20 @@ def test_the_functions_of_a_route_may_be_named(project: Project) -> None:
         assert "Look" in text
         assert "(Asia/Tokyo)" in text
         assert "https://example.org/ada/" in text
+
+
+def test_a_hook_that_takes_other_arguments_is_refused_when_the_route_is_made(project: Project) -> None:
+    script = """
+from digestif import ConfigError
+from digestif.integrations.django import digests, route
+
+digests()
+try:
+    route("mail:*", channel="terminal://", keep=lambda: [])
+except ConfigError as error:
+    print(error)
+"""
+    assert project.script(script) == "keep: <lambda>() can't be called with (records) or (records, timeline)\n"
 
 
 # The command

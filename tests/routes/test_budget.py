@@ -135,3 +135,15 @@ def test_books_hold_nothing_of_those_whose_messages_have_stopped_to_count(digest
 
     noted = [digests.store.note(0, f"budget-{number}") or b"" for number in range(BOOKS)]
     assert sum(book.count(b"recipient") for book in noted) < 60 + 2 * BOOKS
+
+
+def test_each_route_has_a_budget_of_its_own_for_a_recipient(digests: Digests, channel: Recording) -> None:
+    """Two routes to one address send two messages; timelines of one route to it share a budget."""
+    for pattern in ("chat:*", "mail:*"):
+        digests.route(pattern, channel=channel, to="ada", budget=Budget(1, per=3600))
+    for timeline in ("chat:1", "chat:2", "mail:1", "mail:2"):
+        add(digests, timeline, "a")
+
+    once(digests, now=T)
+
+    assert sorted(message.timeline.partition(":")[0] for message in channel.messages) == ["chat", "mail"]

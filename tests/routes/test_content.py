@@ -157,7 +157,7 @@ def test_wrong_weights_fail_the_attempt(digests: Digests, channel: Recording) ->
     once(digests, now=T)
 
     [letter] = digests.dead_letters()
-    assert "weight: gave [1], not a list with a number for each of 2 subjects" in letter.reason
+    assert "weight: gave [1], not a list with a number, or a tuple of numbers, for each of 2 subjects" in letter.reason
 
 
 # Items and words

@@ -28,7 +28,7 @@ HOSTILE = {
     "2,000 subjects": [{"title": f"<svg onload=a{n}>", "rule": f"r{n % 30}"} for n in range(2000)],
 }
 HEADERS = ["From", "To", "Subject", "Date", "Message-ID", "In-Reply-To", "References", "Auto-Submitted"]
-HEADERS += ["List-Unsubscribe", "List-Unsubscribe-Post", "X-Digestif-Key", "MIME-Version", "Content-Type"]
+HEADERS += ["List-ID", "List-Unsubscribe", "List-Unsubscribe-Post", "X-Digestif-Key", "MIME-Version", "Content-Type"]
 
 
 @pytest.fixture

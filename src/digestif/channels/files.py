@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt, Unavailable, date_of
 from digestif.channels.mail import BadAddress, Letterhead, Mailbox, build_mail, mailbox_option
+from digestif.core.placeholders import unfilled_fault
 from digestif.core.texts import did_you_mean
 from digestif.dsn import Dsn, option
 from digestif.errors import ConfigError
@@ -96,6 +97,8 @@ def from_dsn(dsn: Dsn) -> FolderChannel:
     options = dsn.read(FileOptions)
     if not dsn.location.startswith(("/", "./", "../")) or "\0" in dsn.location:
         raise ConfigError("file: write file:///folder, or file://./folder for one in the working directory")
+    if fault := unfilled_fault(dsn.rest.partition("?")[0]):
+        raise ConfigError(f"file: {fault}; write %7B and %7D for braces")
     return FolderChannel(Path(dsn.location), kind=options.as_, sender=options.from_, mode=options.mode)
 
 

@@ -18,6 +18,7 @@ import msgspec
 from digestif.channels.addresses import AddressRefused, is_address, is_public, public_socket, refuse_unless_public
 from digestif.channels.names import fingerprint
 from digestif.channels.tls import tls_context
+from digestif.core.placeholders import unfilled_fault
 from digestif.core.secret import Secret
 from digestif.core.times import is_duration
 from digestif.core.verdicts import DeliveryFailed, Unavailable
@@ -298,6 +299,8 @@ def _checked(url: str, allow_private: bool) -> URL:
         parsed, port = URL(), None
     if parsed.scheme not in ("http", "https") or not parsed.host or not port:
         raise ConfigError("url: not an address such as https://receiver.example/path")
+    if unfilled_fault(url):
+        raise ConfigError("url: a name in braces is not filled in here; write %7B and %7D for braces")
     if parsed.user is not None or parsed.password is not None or parsed.fragment:
         raise ConfigError("url: an address for webhooks has no user, no password and no #fragment")
     if not allow_private and is_address(parsed.host) and not is_public(parsed.host):

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from digestif.channels.base import Message, date_of
+from digestif.core.placeholders import filled, placeholder_fault, unfilled_fault
 from digestif.core.texts import shortened
 
 SUBJECT_LENGTH = 200
@@ -28,10 +29,15 @@ WORD_BYTES = 36  # UTF-8 in an encoded word: 48 bytes of base64, 12 around them,
 URL_LENGTH = 900  # a URL is not folded, and a line has 998 bytes at most
 ADDRESS_LENGTH = 254  # bytes
 LOCAL_LENGTH = 64
+LIST_LENGTH = 255  # of a List-ID, by its RFC
+LABEL_LENGTH = 40  # of a timeline in it
+LIST_NAME_LENGTH = 100
 
+_NAMED = re.compile(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>")
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
 _LOCAL = re.compile(rf"{_ATOM}(\.{_ATOM})*")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+_LIST = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _URL = re.compile(r"(https?://|mailto:)[!-~]+", re.IGNORECASE)
 _URL_SAFE = ":/?#[]@!$&'()*+,;=%~"
 # Marks that turn the direction of the text around them; the two that do not (U+200E, U+200F) stay.
@@ -56,7 +62,7 @@ class Mailbox:
     @classmethod
     def parse(cls, text: str) -> "Mailbox":
         """Read `ada@example.org` or `Ada <ada@example.org>`, or raise BadAddress."""
-        named = re.fullmatch(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>", text)
+        named = _NAMED.fullmatch(text)
         address = named["address"] if named else text
         local, at, domain = address.rpartition("@")
         if not at or not _is_local(local) or len(address.encode("utf-8", "replace")) > ADDRESS_LENGTH:
@@ -78,6 +84,8 @@ class Mailbox:
 
 def mailbox_option(text: str) -> Mailbox:
     """A mailbox in a DSN, where a + reads as a space; no address has a space inside."""
+    if fault := unfilled_fault(text):
+        raise BadAddress(fault)
     return Mailbox.parse(re.sub(r"(?<=[^\s<>]) (?=[^\s<>]+@)", "+", text))
 
 
@@ -113,11 +121,52 @@ def _ascii_domain(domain: str, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListId:
+    """What mail programs sort mails by (RFC 2919), with or without a name for people. {timeline} is filled in."""
+
+    id: str  # like a domain: alerts.example.org
+    name: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "ListId":
+        """Read `alerts.example.org` or `Alerts <alerts.example.org>`, or raise ValueError."""
+        if fault := placeholder_fault(text, "timeline"):
+            raise ValueError(fault)
+        named = _NAMED.fullmatch(text)
+        found = cls(id=named["address"], name=named["name"]) if named else cls(id=text)
+        longest = found._id_for(_list_label("x" * LIST_LENGTH))
+        if "." not in longest or not _LIST.fullmatch(longest) or len(longest) > LIST_LENGTH:
+            raise ValueError(f"{shortened(text)} is not the id of a list, such as alerts.example.org")
+        return found
+
+    @classmethod
+    def of(cls, sender: Mailbox) -> "ListId":
+        """The sender's address, with a dot in place of the @."""
+        local = sender.local if _LIST.fullmatch(sender.local) else _list_label(sender.local)
+        return cls(id=f"{local}.{sender.domain}")
+
+    def header(self, timeline: str) -> str:
+        found = f"<{self._id_for(_list_label(timeline))}>"
+        name = one_line(filled(self.name, timeline=timeline), LIST_NAME_LENGTH)
+        return f"{_name(name)}\n {found}" if name else found
+
+    def _id_for(self, label: str) -> str:
+        return filled(self.id, timeline=label)
+
+
+def _list_label(text: str) -> str:
+    """A text as one part of a List-ID: as it is if it can stand there, else its letters and a hash of the whole."""
+    letters = re.sub("[^A-Za-z0-9_-]+", "-", text)[:LABEL_LENGTH]
+    return letters if letters == text else f"{letters}-{_hashed('list', text)[:8]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Letterhead:
-    """The sender and links that all mails of a channel share."""
+    """The sender, the list and the links that all mails of a channel share."""
 
     sender: Mailbox
     reply_to: Mailbox | None = None
+    list_id: ListId | None = None  # None: that of the sender
     unsubscribe: str = ""  # a URL with {recipient} and {timeline}, for messages without a link of their own
 
 
@@ -156,6 +205,7 @@ def _headers(message: Message, letterhead: Letterhead, *, to: Mailbox | None) ->
     yield "In-Reply-To", thread_id(message, letterhead)
     yield "References", thread_id(message, letterhead)
     yield "Auto-Submitted", "auto-generated"  # answering machines stay silent
+    yield "List-ID", (letterhead.list_id or ListId.of(letterhead.sender)).header(message.timeline)
     if url := unsubscribe_url(message, letterhead):
         yield "List-Unsubscribe", f"<{url}>"
         if url.lower().startswith("https:"):
@@ -165,11 +215,9 @@ def _headers(message: Message, letterhead: Letterhead, *, to: Mailbox | None) ->
 
 def unsubscribe_url(message: Message, letterhead: Letterhead) -> str:
     """The message's own link, else the channel's; empty if it does not fit into a header."""
-    template = letterhead.unsubscribe
-    filled = template.replace("{recipient}", _quoted(message.recipient)).replace(
-        "{timeline}", _quoted(message.timeline)
-    )
-    url = _quoted(message.links.get("unsubscribe", "") or filled, safe=_URL_SAFE).replace("=?", "=%3F")
+    who = {"recipient": _quoted(message.recipient), "timeline": _quoted(message.timeline)}
+    link = message.links.get("unsubscribe", "") or filled(letterhead.unsubscribe, **who)
+    url = _quoted(link, safe=_URL_SAFE).replace("=?", "=%3F")
     return url if _URL.fullmatch(url) and len(url) <= URL_LENGTH else ""
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import quote
 
-from digestif.channels.mail import Letterhead, Mailbox, mailbox_option
+from digestif.channels.mail import Letterhead, ListId, Mailbox, mailbox_option
 from digestif.channels.names import fingerprint
+from digestif.core.placeholders import placeholder_fault
 from digestif.core.secret import Secret
 from digestif.core.texts import shortened
 from digestif.dsn import Dsn, existing_file, number, option, whole_number, yes_or_no
@@ -35,9 +36,8 @@ def _tls(text: str) -> Tls:
 def _unsubscribe(text: str) -> str:
     if not re.match(r"(https?://|mailto:).", text):
         raise ValueError(f"{text!r} begins neither with https:// nor with mailto:")
-    unknown = set(re.findall(r"{(.*?)}", text)) - {"recipient", "timeline"}
-    if unknown:
-        raise ValueError(f"{{{min(unknown)}}} is not known; there are {{recipient}} and {{timeline}}")
+    if fault := placeholder_fault(text, "recipient", "timeline"):
+        raise ValueError(fault)
     return text
 
 
@@ -47,6 +47,7 @@ class SmtpOptions:
 
     from_: Mailbox = option(mailbox_option, required="an address to send from, such as ?from=digests@example.org")
     reply_to: Mailbox | None = option(mailbox_option, None)
+    list_id: ListId | None = option(ListId.parse, None)  # None: that of the sender
     unsubscribe: str = option(_unsubscribe, "")
     tls: Tls | None = option(_tls, None)  # None: starttls, but none on this computer
     verify: bool = option(yes_or_no, True)  # the server's certificate and name
@@ -55,7 +56,7 @@ class SmtpOptions:
     connections: int = option(whole_number(1, 100), 2)
 
     def letterhead(self) -> Letterhead:
-        return Letterhead(sender=self.from_, reply_to=self.reply_to, unsubscribe=self.unsubscribe)
+        return Letterhead(sender=self.from_, reply_to=self.reply_to, list_id=self.list_id, unsubscribe=self.unsubscribe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

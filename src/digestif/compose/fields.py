@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from digestif.core.hooks import check_hook
 from digestif.core.records import Record
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
@@ -42,9 +43,10 @@ _canonical = msgspec.json.Encoder(order="deterministic").encode
 def reader(field: Field, option: str) -> Reader:
     """A function that reads a field of records: None if a path leads nowhere, UNREADABLE if a callable raises.
 
-    Raises ConfigError, with the option's name, for a field that is neither a path nor a callable.
+    Raises ConfigError, with the option's name, for a field that is neither a path nor a callable that takes a record.
     """
     if callable(field):
+        check_hook(option, field, "record")
         return partial(_call, field)
     if not isinstance(field, str):
         raise ConfigError(f"{option}: {shortened(field)} is neither a path such as 'user.id' nor a callable")

@@ -1,7 +1,8 @@
 """Grouping: from the records of a digest to a summary of groups and subjects."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter, neg
 from typing import Any, Protocol
 
@@ -9,20 +10,22 @@ from msgspec.structs import replace
 
 from digestif.compose.fields import Field, Identity, Reader, reader
 from digestif.compose.levels import Level, identities, identity_of, level_reader, shown_as
-from digestif.compose.summary import Group, Subject, Summary, different_records
-from digestif.core.records import Digest
+from digestif.compose.summary import Group, Subject, SubjectWeight, Summary, different_records
+from digestif.core.hooks import check_hook
+from digestif.core.placeholders import unfilled_fault
+from digestif.core.records import Digest, Record
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 
-HEAVIEST = 1e300  # weight of a subject: any number that can be compared
+HEAVIEST = 1e300  # of the numbers in a weight: any that can be compared
 LEVELS = 2
 MOST_PLACES = 20  # of one record at one level; further values of its list are ignored
 
-Weight = Callable[[list[Subject]], Sequence[float]]  # a number for each
+Weight = Callable[[list[Subject]], Sequence[SubjectWeight]]
 
 
 def summarize(
-    digest: Digest,
+    digest: Digest | Iterable[Record],
     *,
     group_by: Sequence[Level] = (),
     distinct: Mapping[str, Field] = {},
@@ -31,7 +34,7 @@ def summarize(
     items: int = 5,
     weight: Weight | None = None,
 ) -> Summary:
-    """Summarize a digest as `Grouping` describes. Raises ValueError if it is empty."""
+    """Summarize a digest, or records alone, as `Grouping` describes. Raises ValueError if there is no record."""
     return Grouping(
         group_by=group_by, distinct=distinct, top=top, top_groups=top_groups, items=items, weight=weight
     ).summarize(digest)
@@ -67,19 +70,21 @@ class Grouping:
         self._top = _check_top(top, "top")
         self._top_groups = _check_top(top_groups, "top_groups")
         self._items = _check_top(items, "items")
-        if weight is not None and not callable(weight):
-            raise ConfigError(f"weight: {shortened(weight)} is not a function")
+        if weight is not None:
+            _check_weight(weight)
         self._weight = weight
 
-    def summarize(self, digest: Digest) -> Summary:
-        """Raises ValueError if the digest is empty."""
+    def summarize(self, digest: Digest | Iterable[Record]) -> Summary:
+        """Raises ValueError if there is no record. Records alone have no timeline, and none was dropped."""
+        digest = digest if isinstance(digest, Digest) else _digest_of(digest)
         draft = self.draft(digest)
         return draft.summary() if self._weight is None else draft.weighed(self._weight(draft.subjects))
 
     def draft(self, digest: Digest) -> "Draft":
         """Count the records, and leave the order open. Raises ValueError if the digest is empty."""
         if not digest:
-            raise ValueError(f"the digest {digest.id} of {shortened(digest.timeline)} is empty: nothing to summarize")
+            which = f"the digest {digest.id} of {shortened(digest.timeline)} is empty" if digest.id else "no records"
+            raise ValueError(f"{which}: nothing to summarize")
         sheet = _Sheet(digest, self._levels, self._distinct, self._items)
         groups = sheet.groups.split(sheet.rows) if sheet.groups else {None: sheet.rows}
         parts = [
@@ -109,10 +114,10 @@ class Draft:
         return [subject for part in self._parts for _, subject in part.subjects]
 
     def weighed(self, weights: object) -> Summary:
-        """A summary in the order of weights, one number for each of the `subjects`. Raises ConfigError if not so."""
-        numbers = iter(_check_weights(weights, len(self.subjects)))
+        """A summary in the order of weights, one for each of the `subjects`. Raises ConfigError if not so."""
+        given = iter(_check_weights(weights, len(self.subjects)))
         for part in self._parts:
-            part.subjects = [(key, replace(subject, weight=next(numbers))) for key, subject in part.subjects]
+            part.subjects = [(key, replace(subject, weight=next(given))) for key, subject in part.subjects]
         return self.summary()
 
     def summary(self) -> Summary:
@@ -169,6 +174,8 @@ def _readers(group_by: Sequence[Level]) -> list[Reader]:
 def _distinct_readers(distinct: Mapping[str, Field]) -> dict[str, Reader]:
     if not _has_names(distinct):
         raise ConfigError(f"distinct: {shortened(distinct)} has no names; write it like {{'users': 'user.id'}}")
+    for fault in filter(None, map(unfilled_fault, distinct)):
+        raise ConfigError(f"distinct: {fault}")
     return {name: reader(field, f"distinct[{shortened(name)}]") for name, field in distinct.items()}
 
 
@@ -182,16 +189,36 @@ def _check_top(number: object, option: str) -> int:
     return number
 
 
-def _check_weights(weights: object, subjects: int) -> list[float]:
-    if not isinstance(weights, Sequence) or len(weights) != subjects or not all(map(_is_number, weights)):
+def _check_weight(weight: object) -> None:
+    if not callable(weight):
+        raise ConfigError(f"weight: {shortened(weight)} is not a function")
+    check_hook("weight", weight, "subjects")
+
+
+def _check_weights(weights: object, subjects: int) -> list[SubjectWeight]:
+    if not isinstance(weights, Sequence) or len(weights) != subjects or not all(map(_is_weight, weights)):
         raise ConfigError(
-            f"weight: gave {shortened(weights)}, not a list with a number for each of {subjects} subjects"
+            f"weight: gave {shortened(weights)}, not a list with a number, or a tuple of numbers, "
+            f"for each of {subjects} subjects"
         )
     return list(weights)
 
 
+def _is_weight(weight: object) -> bool:
+    return all(map(_is_number, weight)) if isinstance(weight, tuple) else _is_number(weight)
+
+
 def _is_number(weight: object) -> bool:
     return isinstance(weight, int | float) and -HEAVIEST <= weight <= HEAVIEST
+
+
+def _digest_of(records: Iterable[Record]) -> Digest:
+    """Records that no digest holds, such as those that a handler chose."""
+    found = tuple(records)
+    for record in found:
+        if not isinstance(record, Record):
+            raise TypeError(f"{shortened(record)} is not a Record")
+    return Digest("", "", 1, 1, 0, found)
 
 
 # Counting. A sheet numbers the records, newest first, so that each field is read once per record.
@@ -369,7 +396,12 @@ class _Part:
 
 def _subject_rank(found: _Keyed) -> tuple[Any, ...]:
     key, tally = found
-    return -tally.weight, -tally.count, *map(neg, tally.distinct.values()), -tally.last, tally.label, _tie(key)
+    return _falling(tally.weight), -tally.count, *map(neg, tally.distinct.values()), -tally.last, tally.label, _tie(key)
+
+
+def _falling(weight: SubjectWeight) -> tuple[float, ...]:
+    """A sort key: the heaviest comes first. A number weighs as much as the tuple of it alone."""
+    return (*map(neg, weight), inf) if isinstance(weight, tuple) else (-weight, inf)
 
 
 def _group_rank(part: _Part) -> tuple[Any, ...]:

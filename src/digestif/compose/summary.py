@@ -8,6 +8,8 @@ import msgspec
 from digestif.compose.fields import bounded
 from digestif.core.records import Record
 
+SubjectWeight = float | tuple[float, ...]  # tuples are compared as Python does; a number is like the tuple of it alone
+
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """Records with the same value of the last `group_by` field."""
@@ -20,7 +22,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     newest: Record
     distinct: Mapping[str, int] = {}  # number of different values, by name
     items: tuple[Record, ...] = ()  # the newest records, newest first
-    weight: float = 0  # from outside; the heaviest come first
+    weight: SubjectWeight = 0  # from outside; the heaviest come first
     rows: Sequence[int] = ()  # the numbers of its records, by which overlaps are found
     url: str = ""  # a link of its own, not that of a record
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from string import Formatter
 from typing import Any
 
+from digestif.core.hooks import check_hook
+from digestif.core.placeholders import placeholder_fault, unfilled_fault
 from digestif.core.policy import refuse_unknown
-from digestif.core.texts import did_you_mean, shortened
+from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 
 Noun = tuple[str, str] | Callable[[int], str]  # for one and for more; or from a number to its noun
@@ -158,12 +159,15 @@ def _check(name: str, value: object) -> None:
     elif name in _LISTS:
         if not isinstance(value, tuple | list) or len(value) != _LISTS[name] or not _all_texts(value):
             raise ConfigError(f"wording: {name}: {shortened(value)} is not a list of {_LISTS[name]} texts")
+        _refuse_names(name, *value)
     elif not isinstance(value, str):
         raise ConfigError(f"wording: {name}: {shortened(value)} is not a text")
     elif name == "dir" and value not in ("ltr", "rtl"):
         raise ConfigError(f'wording: dir: {shortened(value)} is neither "ltr" nor "rtl"')
-    elif name in _FILLED_IN:
-        _check_phrase(name, value)
+    elif name not in _FILLED_IN:
+        _refuse_names(name, value)
+    elif fault := placeholder_fault(value, *_FILLED_IN[name]):
+        raise ConfigError(f"wording: {name}: {fault}")
 
 
 def _check_nouns(nouns: object) -> None:
@@ -174,8 +178,11 @@ def _check_nouns(nouns: object) -> None:
 
 
 def _check_noun(name: str, noun: object) -> None:
-    is_pair = isinstance(noun, tuple | list) and len(noun) == 2 and _all_texts(noun)  # one and more
-    if not is_pair and not callable(noun):
+    if callable(noun):
+        check_hook(f"wording: {name}", noun, "number")
+    elif isinstance(noun, tuple | list) and len(noun) == 2 and _all_texts(noun):  # one and more
+        _refuse_names(name, *noun)
+    else:
         raise ConfigError(
             f'wording: {name}: {shortened(noun)} is no noun; write it like ("comment", "comments"), or a function'
         )
@@ -185,16 +192,9 @@ def _all_texts(values: tuple[Any, ...] | list[Any]) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-def _check_phrase(name: str, phrase: str) -> None:
-    known = list(_FILLED_IN[name])
-    try:
-        parts = list(Formatter().parse(phrase))
-    except ValueError as error:
-        raise ConfigError(f"wording: {name}: {shortened(phrase)}: {error}; write {{{{ for a brace") from None
-    for _, found, form, conversion in parts:
-        if found is not None and (found not in known or form or conversion):
-            hint = did_you_mean(found, known) if found not in known else "; write the name alone"
-            raise ConfigError(f"wording: {name}: {shortened(phrase)}: {{{found}}} is not filled in{hint}")
+def _refuse_names(name: str, *words: str) -> None:
+    for fault in filter(None, map(unfilled_fault, words)):
+        raise ConfigError(f"wording: {name}: {fault}")
 
 
 ENGLISH = Wording()

@@ -8,7 +8,16 @@ from enum import StrEnum
 from typing import Any, NamedTuple, overload
 
 from digestif.core.texts import shortened
-from digestif.core.times import LONGEST, MILLISECONDS_FROM, Duration, Instant, in_seconds, is_duration, is_number
+from digestif.core.times import (
+    LONGEST,
+    MILLISECONDS_FROM,
+    Duration,
+    Instant,
+    datetime_of,
+    in_seconds,
+    is_duration,
+    is_number,
+)
 from digestif.errors import InvalidRecord
 
 KEY_BYTES = 512  # of UTF-8, for timelines and records
@@ -22,6 +31,11 @@ class Record(NamedTuple):
     key: str
     value: Any
     timestamp: float
+
+    @property
+    def datetime(self) -> datetime:
+        """The timestamp as an aware datetime in UTC. Raises ValueError if it is in none of the years 1 to 9999."""
+        return datetime_of(self.timestamp)
 
 
 class ScheduleEntry(NamedTuple):

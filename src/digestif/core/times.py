@@ -22,6 +22,14 @@ def to_seconds(millis: Millis) -> float:
     return millis / 1000
 
 
+def datetime_of(seconds: float) -> datetime:
+    """A time in UTC. Raises ValueError where the calendar ends."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{seconds!r} seconds since 1970 are in none of the years 1 to 9999") from None
+
+
 def instant_text(seconds: float) -> str:
     """A time for people, in UTC."""
     return instant_in(seconds, UTC)

@@ -14,6 +14,7 @@ from msgspec.structs import replace as replace_fields
 
 from digestif.clock import monotonic
 from digestif.core.cadences import PolicyInForce
+from digestif.core.hooks import check_hook
 from digestif.core.policy import Policy
 from digestif.core.terms import Openings, Override, Terms
 from digestif.core.texts import reason_of, shortened
@@ -149,6 +150,7 @@ def check_policy(policy: object) -> None:
         raise ConfigError(f"policy: {shortened(policy)} is neither a Policy nor a function from timeline to Policy")
     if iscoroutinefunction(policy):
         raise ConfigError(f"policy: {shortened(policy)} is a coroutine; it must be a function that answers at once")
+    check_hook("policy", policy, "timeline")
 
 
 @lru_cache(ANSWERS)

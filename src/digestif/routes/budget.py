@@ -1,4 +1,4 @@
-"""Budgets: how many messages a recipient may get in a time. A digest beyond that waits, and more records join it."""
+"""Budgets: how many messages a route may send to a recipient in a time. A digest beyond that waits and grows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _decode = msgspec.json.Decoder(Book).decode
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Each recipient gets at most `messages` in any `per` seconds."""
+    """Each recipient of a route gets at most `messages` through it in any `per` seconds. Other routes do not count."""
 
     messages: int
     per: float  # seconds

@@ -14,13 +14,22 @@ from digestif.channels.base import Channel, Format, Message, Receipt
 from digestif.compose.grouping import Grouping
 from digestif.compose.renderer import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
+from digestif.core.hooks import accepted
 from digestif.core.records import Digest, Record
 from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Discard, Unavailable, UnexpectedFailure
 from digestif.errors import StaleLease, StoreError
 from digestif.routes.archive import MessageArchive
 from digestif.routes.budget import Account
-from digestif.routes.route import Route, check_links, check_recipient, check_recipients, kept_keys, prepared_records
+from digestif.routes.route import (
+    RecordsOf,
+    Route,
+    check_links,
+    check_recipient,
+    check_recipients,
+    kept_keys,
+    prepared_records,
+)
 from digestif.threads import DaemonThreads
 
 T = TypeVar("T")
@@ -116,7 +125,7 @@ class RouteHandler:
         if self.route.keep is None or attempt.lease.frozen:
             return
         records = attempt.digest.records
-        kept = kept_keys(records, await self._called(self.route.keep, list(records)))
+        kept = kept_keys(records, await self._records_of(self.route.keep, attempt))
         unwanted = [record.key for record in records if record.key not in kept]
         if len(unwanted) == len(records):
             raise Discard("keep left no record")
@@ -127,8 +136,7 @@ class RouteHandler:
         """The records as the `prepare` hook shows them; None without a hook."""
         if self.route.prepare is None:
             return None
-        records = attempt.digest.records
-        return prepared_records(records, await self._called(self.route.prepare, list(records)))
+        return prepared_records(attempt.digest.records, await self._records_of(self.route.prepare, attempt))
 
     async def _shares(self, attempt: Attempt) -> Mapping[str, Sequence[Record]]:
         assert self.route.split is not None
@@ -136,6 +144,9 @@ class RouteHandler:
         if not wanted:
             raise Discard("split left no recipient")
         return wanted
+
+    async def _records_of(self, hook: RecordsOf, attempt: Attempt) -> Any:
+        return await self._called(hook, *accepted(hook, list(attempt.digest.records), attempt.timeline))
 
     async def _asked(self, option: object, ask: Callable[[], T]) -> T:
         """What an option says about a reader. If it is a function, that is called like a hook."""
@@ -253,7 +264,7 @@ class RouteHandler:
                 next_delivery=next_delivery,
                 links=links,
                 zone=zone,
-                title=route.title,
+                title=route.title_for(attempt.timeline, recipient),
                 wording=wording,
             )
 

@@ -54,7 +54,7 @@ def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) 
         hours=route.hours,
         links=check_links(route.links_for(timeline, recipient)),
         wording=route.wording_for(recipient, timeline=timeline),
-        title=route.title,
+        title=route.title_for(timeline, recipient),
     )
 
 

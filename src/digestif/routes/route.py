@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import Parameter, iscoroutinefunction, signature
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 from urllib.parse import quote
@@ -13,6 +13,8 @@ from digestif.compose.levels import Level
 from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Subject
 from digestif.compose.wording import Wording, wording_of
+from digestif.core.hooks import accepted, check_hook
+from digestif.core.placeholders import filled, placeholder_fault, unfilled_fault
 from digestif.core.policy import Policy, refuse_unknown
 from digestif.core.records import Digest, Record, check_timeline
 from digestif.core.texts import shortened
@@ -23,10 +25,11 @@ from digestif.routes.budget import Budget
 
 UTC = "UTC"
 FieldOf = str | Callable[[Record], Any]
-Keep = Callable[[list[Record]], Any]  # the records that are still wanted; may be a coroutine
-Prepare = Callable[[list[Record]], Any]  # the records as this message shows them; may be a coroutine
+RecordsOf = Callable[[list[Record]], Any] | Callable[[list[Record], str], Any]  # from records, or records and timeline
+Keep = RecordsOf  # the records that are still wanted; may be a coroutine
+Prepare = RecordsOf  # the records as this message shows them; may be a coroutine
 Split = Callable[[Digest], Any]  # from recipient to records; may be a coroutine
-Weight = Callable[[list[Subject]], Any]  # a number for each subject; may be a coroutine
+Weight = Callable[[list[Subject]], Any]  # a number or a tuple of numbers for each subject; may be a coroutine
 Words = Wording | Mapping[str, Any]
 ZoneOf = Callable[[str], str] | Callable[[str, str], str]  # from recipient, or from recipient and timeline
 WordsOf = Callable[[str], Words] | Callable[[str, str], Words]
@@ -95,6 +98,7 @@ class Route:
                 callable in kinds and callable(value)
             ):
                 raise ConfigError(f"{name}: {shortened(value)} is not {what}")
+        check_hooks({name: getattr(self, name) for name in FORMS})
         if isinstance(self.channel, Channel) and not iscoroutinefunction(self.channel.deliver):
             raise ConfigError(
                 f"channel: deliver of {type(self.channel).__name__} is not a coroutine: async def deliver"
@@ -106,8 +110,10 @@ class Route:
                 _check_link(name, link)
         if not callable(self.wording):
             object.__setattr__(self, "wording", wording_of(self.wording))
-        if isinstance(self.to, str) and "{" in self.to.replace("{timeline}", ""):
-            raise ConfigError(f"to: {shortened(self.to)} has another name in braces than {{timeline}}")
+        if isinstance(self.to, str):
+            _check_placeholders("to", self.to, "timeline")
+        if self.title is not None:
+            _check_placeholders("title", self.title, "timeline", "recipient")
         if self.budget is not None and not self.digest:
             raise ConfigError("budget: with digest=False there is nowhere for a message to wait")
         if self.templates is not None and not Path(self.templates).is_dir():
@@ -141,7 +147,7 @@ class Route:
         if callable(self.to):
             return self.to(timeline)
         if self.to is not None:
-            return self.to.replace("{timeline}", timeline)
+            return filled(self.to, timeline=timeline)
         found = stars(self.pattern, timeline)
         return found[-1] if found else timeline
 
@@ -151,17 +157,22 @@ class Route:
         """
         if self.zone is None:
             return chosen or policy.zone_of(timeline) or UTC
-        return self.zone if isinstance(self.zone, str) else _asked(self.zone, recipient, timeline)
+        return self.zone if isinstance(self.zone, str) else self.zone(*accepted(self.zone, recipient, timeline))
 
     def wording_for(self, recipient: str, *, timeline: str) -> Words:
         """The words for a reader. What a function gave is checked where it is used."""
-        return _asked(self.wording, recipient, timeline) if callable(self.wording) else self.wording
+        return self.wording(*accepted(self.wording, recipient, timeline)) if callable(self.wording) else self.wording
 
     def links_for(self, timeline: str, recipient: str) -> Mapping[str, str]:
         """The links of a message, with timeline and recipient filled in."""
         if callable(self.links):
             return self.links(timeline, recipient)
-        return {name: _filled(link, timeline, recipient) for name, link in self.links.items()}
+        who = {"timeline": quote(timeline, safe=""), "recipient": quote(recipient, safe="")}
+        return {name: filled(link, **who) for name, link in self.links.items()}
+
+    def title_for(self, timeline: str, recipient: str) -> str | None:
+        """The title of a message, with timeline and recipient filled in."""
+        return None if self.title is None else filled(self.title, timeline=timeline, recipient=recipient)
 
 
 _NONE = type(None)
@@ -188,32 +199,39 @@ _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
     "digest": ((bool,), "True or False"),
 }
 
+# By option: the arguments that its function is called with. The first form that fits is taken.
+FORMS = {
+    "to": ("timeline",),
+    "weight": ("subjects",),
+    "keep": ("records", "records, timeline"),
+    "prepare": ("records", "records, timeline"),
+    "split": ("digest",),
+    "zone": ("recipient", "recipient, timeline"),
+    "wording": ("recipient", "recipient, timeline"),
+    "links": ("timeline, recipient",),
+}
+
+
+def check_hooks(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a function that takes other arguments than its option gives it."""
+    for name, forms in FORMS.items():
+        if callable(options.get(name)):
+            check_hook(name, options[name], *forms)
+
 
 def _check_link(name: object, link: object) -> None:
     if not isinstance(name, str) or not isinstance(link, str):
         raise ConfigError(f"links: {shortened(name)}: {shortened(link)} is not a name with an address")
     if not link.startswith(("https://", "http://", "mailto:")):
         raise ConfigError(f"links: {name}: {shortened(link)} is not an https:, http: or mailto: address")
-    if "{" in link.replace("{timeline}", "").replace("{recipient}", ""):
-        raise ConfigError(f"links: {name}: {shortened(link)} has other names in braces than timeline and recipient")
+    if fault := unfilled_fault(name):
+        raise ConfigError(f"links: {shortened(name)}: {fault}")
+    _check_placeholders(f"links: {name}", link, "timeline", "recipient")
 
 
-def _asked(function: Callable[..., Any], recipient: str, timeline: str) -> Any:
-    """What a function says about a reader. It gets the timeline too if it has two parameters without a default."""
-    return function(recipient, timeline) if _needs_two(function) else function(recipient)
-
-
-def _needs_two(function: Callable[..., Any]) -> bool:
-    try:
-        parameters = signature(function).parameters.values()
-    except (TypeError, ValueError):  # of a function in C, say
-        return False
-    positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(each.kind in positional and each.default is Parameter.empty for each in parameters) == 2
-
-
-def _filled(link: str, timeline: str, recipient: str) -> str:
-    return link.replace("{timeline}", quote(timeline, safe="")).replace("{recipient}", quote(recipient, safe=""))
+def _check_placeholders(option: str, text: str, *known: str) -> None:
+    if fault := placeholder_fault(text, *known):
+        raise ConfigError(f"{option}: {fault}")
 
 
 def kept_keys(records: Sequence[Record], kept: object) -> set[str]:

@@ -16,6 +16,7 @@ from digestif.digests import Digests
 from digestif.dsn import Dsn, load_opener, option_names
 from digestif.integrations.django import admins, mail
 from digestif.integrations.django.options import FUNCTIONS, HOOKS, Options, located, read_options
+from digestif.routes.route import check_hooks
 from digestif.stores.base import Store
 from digestif.stores.registry import BUILT_IN, ENTRY_POINTS, EXTRAS, MEANT
 
@@ -76,13 +77,11 @@ def route(pattern: str, **options: Any) -> None:
 
 def rehearse() -> None:
     """Raise ConfigError if an engine can't be made from the settings. The store is not opened."""
-    options = read_options()
+    options = read_options().loaded()
     if isinstance(options.store, str):
         with located('DIGESTIF["STORE"]'):
             scheme = Dsn.parse(options.store).scheme
             load_opener(scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, meant=MEANT)
-    for named in options.named_functions():
-        named.load()
     with located("DIGESTIF"):
         engine = Digests("memory://", **options.engine)
     with engine:
@@ -114,7 +113,8 @@ def _register(register: Registration) -> None:
 
 
 def _with_connections(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a route, with functions that may use the database."""
+    """The options of a route, with functions that may use the database. ConfigError if one takes other arguments."""
+    check_hooks(options)  # here: what they become takes any arguments
     names = (*HOOKS, *FUNCTIONS)
     return options | {name: _between_requests(options[name]) for name in names if callable(options.get(name))}
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from inspect import Signature, signature
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
@@ -37,11 +36,14 @@ class Options:
     can_wait: Callable[[Any], bool] | None
     admins_policy: Any = field(default=ADMINS_POLICY)
 
-    def named_functions(self) -> Iterator["NamedFunction"]:
-        """The functions that are given by name, in all settings."""
-        own = (self.engine["policy"], self.email_policy, self.can_wait, self.admins_policy)
-        of_routes = (value for route in self.routes.values() for value in route.values())
-        return (value for value in (*own, *of_routes) if isinstance(value, NamedFunction))
+    def loaded(self) -> "Options":
+        """The same with functions in place of their names. ConfigError with one that can't be imported."""
+        return replace(
+            self,
+            engine=_loaded(self.engine),
+            routes={pattern: _loaded(route) for pattern, route in self.routes.items()},
+            **_loaded({name: getattr(self, name) for name in ("email_policy", "can_wait", "admins_policy")}),
+        )
 
 
 def read_options() -> Options:
@@ -78,7 +80,10 @@ def read_options() -> Options:
 
 @dataclass(frozen=True, slots=True)
 class NamedFunction:
-    """A function that is imported when it is called: the apps may not be loaded when settings are read."""
+    """A function that is imported when it is called: the apps may not be loaded when settings are read.
+
+    It takes any arguments, until the parameters of the function itself are asked for.
+    """
 
     place: str
     path: str
@@ -87,8 +92,8 @@ class NamedFunction:
         return self.load()(*arguments)
 
     @property
-    def __signature__(self) -> Signature:
-        return signature(self.load())
+    def __wrapped__(self) -> Any:
+        return self.load()
 
     def load(self) -> Any:
         try:
@@ -99,6 +104,10 @@ class NamedFunction:
         if not callable(found):
             raise ConfigError(f"{self.place}: {self.path!r} is not a function")
         return found
+
+
+def _loaded(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.load() if isinstance(value, NamedFunction) else value for name, value in given.items()}
 
 
 @contextmanager
