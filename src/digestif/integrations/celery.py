@@ -57,7 +57,7 @@ class Tasks:
         maximum_delay: Duration | None = None,
         minimum_delay: Duration | None = None,
     ) -> bool:
-        """Add a record. If that makes its timeline ready, let a task deliver it now, and answer True.
+        """Add a record. If its timeline is due then, let a task deliver it now, and answer True.
 
         Once the record is accepted nothing is raised: if the broker does not take the task, an event says so, and a
         tick finds the timeline. `minimum_delay` is the cool-down after that task; a tick's task has the policy's.

@@ -76,6 +76,10 @@ class Partitioned(Store):
         part, inner = self._place(partition)
         return part.time(inner)
 
+    def partition_of(self, timeline: str) -> int:
+        number = self.part_of(timeline)
+        return self._places.index((number, self.parts[number].partition_of(timeline)))
+
     def note(self, partition: int, name: str) -> bytes | None:
         part, inner = self._place(partition)
         return part.note(inner, name)

@@ -121,6 +121,9 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
     def time(self, partition: int) -> Millis:
         return self._scripts.time(partition)
 
+    def partition_of(self, timeline: str) -> int:
+        return self._scripts.keys.partition_of(timeline)
+
     def reach(self) -> None:
         answers = list(self._link.ask_all("PING", patience=0.0).values())
         if all(isinstance(answer, Exception) for answer in answers):
