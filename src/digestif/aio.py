@@ -19,7 +19,7 @@ from digestif.core.terms import Terms
 from digestif.core.times import Duration, Instant, Millis
 from digestif.core.verdicts import DELIVERED, give_back
 from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays
-from digestif.errors import DigestifError, InvalidState, StoreUnavailable
+from digestif.errors import DigestifError, InvalidState, StaleLease, StoreUnavailable
 from digestif.intake.arrivals import TermsOf
 from digestif.intake.policies import PolicyOf
 from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival, Store
@@ -249,7 +249,7 @@ class AsyncDigests:
         if is_ready and dispatch:
             await self._in_thread(partial(dispatch, timeline))
         elif is_ready:
-            with suppress(InvalidState):  # a worker was quicker
+            with suppress(InvalidState, StaleLease):  # as there
                 await self.deliver(timeline, minimum_delay, now=now)
         return is_ready
 

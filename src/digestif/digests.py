@@ -29,7 +29,7 @@ from digestif.core.texts import shortened
 from digestif.core.times import Duration, Instant, Millis, in_seconds, is_lease, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED
 from digestif.dsn import redacted
-from digestif.errors import ConfigError, InvalidState, StoreError
+from digestif.errors import ConfigError, InvalidState, StaleLease, StoreError
 from digestif.events.base import Events, Listener
 from digestif.events.engine import Damaged
 from digestif.intake.arrivals import Intake, check_limit, check_time
@@ -195,7 +195,7 @@ class Digests(Additions, Preferences, Messages):
         if is_ready and dispatch:
             dispatch(timeline)
         elif is_ready and handler:
-            with suppress(InvalidState):  # a worker was quicker
+            with suppress(InvalidState, StaleLease):  # a worker was quicker, or the timeline was deleted meanwhile
                 self.deliver(timeline, minimum_delay, now=now)
         return is_ready
 

@@ -219,8 +219,8 @@ class Partitioned(Store):
 
     # Operating
 
-    def delete(self, timeline: str, *, now: Millis | None) -> bool:
-        return self._home(timeline).delete(timeline, now=now)
+    def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
+        return self._home(timeline).delete(timeline, token=token, now=now)
 
     def sweep(self) -> bool:
         return sum(part.sweep() for part in self._all()) > 0  # sum, not any: every part sweeps

@@ -282,11 +282,11 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
 
     # Operating
 
-    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+    def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
         own = self._scripts.keys.of(timeline)
         ids = self._letter_ids(timeline, limit=PAGE_TIMELINES)
         keys = joined((own.whole, self._scripts.keys.letters(own.partition, ids)))
-        request = {"letters": len(ids), "entries": self._history_fields(timeline)}
+        request = {"letters": len(ids), "entries": self._history_fields(timeline), "token": token or False}
         return self._flag("delete", timeline, Call.of(own.partition, request, keys), now=now)
 
     def sweep(self) -> bool:
