@@ -36,6 +36,7 @@ from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
 from digestif.messages import Messages
 from digestif.preferences import Preferences
+from digestif.routes.background import BackgroundLoop
 from digestif.stores.base import PAGE_TIMELINES, Admission, Candidate, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.partitions import visit
@@ -118,6 +119,7 @@ class Digests(Additions, Preferences, Messages):
         self._sealer = Sealer(codec)
         self._intake = Intake(self._policies, self._sealer, clock)
         self._handlers = Handlers()
+        self._background = BackgroundLoop(self._handlers.close)
         self._routes: Routes | None = None  # made with the first route: templates take a while to import
         self._kept: MessageArchive | None = None
         self._owns_store = isinstance(store, str)
@@ -142,8 +144,7 @@ class Digests(Additions, Preferences, Messages):
     def close(self) -> None:
         """Close the connections of routes, and the store if it was made from a DSN."""
         self._unsubscribe()
-        if self._routes is not None:
-            self._routes.close_background()
+        self._background.close()
         if self._owns_store:
             self.store.close()
 
@@ -368,6 +369,10 @@ class Digests(Additions, Preferences, Messages):
             place=self._place,
         )
 
+    def _run_coroutines(self) -> None:
+        """For task queues: let `deliver` and `notify` run coroutines, on an event loop in a thread of its own."""
+        self._handlers.run = self._background.run
+
     def _renews(self, now: float | None) -> bool:
         """Leases are renewed in the background, but not if the time is given."""
         return now is None and self._intake.clock is None
@@ -436,7 +441,7 @@ class Digests(Additions, Preferences, Messages):
         from digestif.routes.table import Routes
 
         if self._routes is None:
-            self._routes = Routes(self._handlers, self._policies, self._archive)
+            self._routes = Routes(self._handlers, self._policies, self._background, self._archive)
         self._routes.add(Route(pattern=pattern, channel=channel, **options))
 
     @_with_options_of(Worker)

@@ -87,7 +87,9 @@ def test_each_function_of_a_route_may_delete_the_timeline(digests: Digests, chan
     assert digests.ledger() == Ledger(accepted=3, deleted=3)
 
 
-@pytest.mark.parametrize(("gone", "deletes"), [(["bob"], False), (["ada", "bob"], False), (["ada", "bob", "eve"], True)])
+@pytest.mark.parametrize(
+    ("gone", "deletes"), [(["bob"], False), (["ada", "bob"], False), (["ada", "bob", "eve"], True)]
+)
 def test_a_split_timeline_is_deleted_only_if_all_of_its_recipients_are_gone(
     digests: Digests, channel: Recording, gone: list[str], deletes: bool
 ) -> None:

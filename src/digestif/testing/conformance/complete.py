@@ -197,7 +197,7 @@ class Completions(Suite):
 class StaleTokens(Suite):
     @pytest.mark.parametrize("loss", LOSSES)
     def test_a_stale_token_changes_nothing(self, store: Store, loss: str) -> None:
-        """Fact 39. A complete, extend, release (or take, quarantine, bury, delete) with a stale token changes nothing."""
+        """Fact 39. A complete, extend, release (take, quarantine, bury, delete) with a stale token changes nothing."""
         arrive(store, "t", ["a", "b"])
         lease = open_digest(store)
         arrive(store, "t", ["a", "c"], now=NOW + 1)

@@ -188,7 +188,7 @@ class Endings(Suite):
 
     @handled
     def test_a_lost_lease_deletes_nothing(self, digests: Digests, store: Store, way: Way) -> None:
-        """Fact 39. Another process took over, and the handler says that the audience is gone: LeaseLost, all is kept."""
+        """Fact 39. Another process took over; the handler says that the audience is gone: LeaseLost, all is kept."""
         add_before(digests, way)
 
         def leave_late(digest: Digest) -> None:
