@@ -249,7 +249,7 @@ class AsyncDigests:
         if is_ready and dispatch:
             await self._in_thread(partial(dispatch, timeline))
         elif is_ready:
-            with suppress(InvalidState, StaleLease):  # as there
+            with suppress(InvalidState, StaleLease):  # as in `Digests.notify`
                 await self.deliver(timeline, minimum_delay, now=now)
         return is_ready
 
