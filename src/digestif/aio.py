@@ -19,7 +19,7 @@ from digestif.core.terms import Terms
 from digestif.core.times import Duration, Instant, Millis
 from digestif.core.verdicts import DELIVERED, give_back
 from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays
-from digestif.errors import DigestifError, InvalidState, StoreUnavailable
+from digestif.errors import DigestifError, InvalidState, StaleLease, StoreUnavailable
 from digestif.intake.arrivals import TermsOf
 from digestif.intake.policies import PolicyOf
 from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival, Store
@@ -234,7 +234,7 @@ class AsyncDigests:
         now: float | None = None,
         **record: Any,
     ) -> bool:
-        """Add a record and deliver its timeline at once if that makes it ready, as `Digests.notify` does."""
+        """Add a record and deliver its timeline now if it is due then, as `Digests.notify` does."""
         check_notify_delays(minimum_delay, dispatch)
         if not self._digests._gathers(check_timeline(timeline)):
             override = await self._in_thread(partial(self._digests._override, timeline))
@@ -243,11 +243,13 @@ class AsyncDigests:
                 return await self._deliver_alone(attempt, now=now)
         if not dispatch:
             self._digests._handlers.required(timeline)
-        is_ready = await self.add(timeline, value, now=now, **record)
+        accepted = await self.accept(timeline, value, now=now, **record)
+        make_ready = partial(self._digests._made_ready, timeline, accepted.due, now=now)
+        is_ready = accepted.ready or await self._in_thread(make_ready)
         if is_ready and dispatch:
             await self._in_thread(partial(dispatch, timeline))
         elif is_ready:
-            with suppress(InvalidState):  # a worker was quicker
+            with suppress(InvalidState, StaleLease):  # as in `Digests.notify`
                 await self.deliver(timeline, minimum_delay, now=now)
         return is_ready
 

@@ -20,6 +20,7 @@ from digestif.core.records import (
     Digest,
     Record,
     ScheduleEntry,
+    State,
     check_record_key,
     check_timeline,
 )
@@ -28,14 +29,15 @@ from digestif.core.texts import shortened
 from digestif.core.times import Duration, Instant, Millis, in_seconds, is_lease, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED
 from digestif.dsn import redacted
-from digestif.errors import ConfigError, InvalidState
+from digestif.errors import ConfigError, InvalidState, StaleLease, StoreError
 from digestif.events.base import Events, Listener
 from digestif.events.engine import Damaged
 from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
 from digestif.messages import Messages
 from digestif.preferences import Preferences
-from digestif.stores.base import PAGE_TIMELINES, Admission, Due, Maintained, Store
+from digestif.routes.background import BackgroundLoop
+from digestif.stores.base import PAGE_TIMELINES, Admission, Candidate, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
 from digestif.stores.partitions import visit
 from digestif.stores.registry import check_namespace, open_store
@@ -117,6 +119,7 @@ class Digests(Additions, Preferences, Messages):
         self._sealer = Sealer(codec)
         self._intake = Intake(self._policies, self._sealer, clock)
         self._handlers = Handlers()
+        self._background = BackgroundLoop(self._handlers.close)
         self._routes: Routes | None = None  # made with the first route: templates take a while to import
         self._kept: MessageArchive | None = None
         self._owns_store = isinstance(store, str)
@@ -141,8 +144,7 @@ class Digests(Additions, Preferences, Messages):
     def close(self) -> None:
         """Close the connections of routes, and the store if it was made from a DSN."""
         self._unsubscribe()
-        if self._routes is not None:
-            self._routes.close_background()
+        self._background.close()
         if self._owns_store:
             self.store.close()
 
@@ -174,11 +176,12 @@ class Digests(Additions, Preferences, Messages):
         dispatch: Callable[[str], object] | None = None,
         now: float | None = None,
     ) -> bool:
-        """Add a record, and deliver its timeline at once if that makes it ready: then the answer is True.
+        """Add a record, and deliver its timeline now if it is due then: the answer is True.
 
-        `dispatch` is called with the timeline, for example a task's `delay`. Without it the handler is called here; if
-        it fails, the digest comes again by the policy's rules. Where digesting is switched off, each record is
-        delivered at once, on its own. The delays are those of `add` and `deliver`.
+        A timeline that is ready before is left alone: it was dispatched already. `dispatch` is called with the
+        timeline, for example a task's `delay`. Without it the handler is called here; if it fails, the digest comes
+        again by the policy's rules. Where digesting is switched off, each record is delivered at once, on its own. The
+        delays are those of `add` and `deliver`.
         """
         check_notify_delays(minimum_delay, dispatch)
         delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
@@ -188,13 +191,36 @@ class Digests(Additions, Preferences, Messages):
             if override is None or not override.off:
                 return self._deliver_alone(self._unstored(timeline, value, override=override, **record), now=now)
         handler = None if dispatch else self._handlers.required(timeline)
-        is_ready = self.add(timeline, value, **record)
+        accepted = self.accept(timeline, value, **record)
+        is_ready = accepted.ready or self._made_ready(timeline, accepted.due, now=now)
         if is_ready and dispatch:
             dispatch(timeline)
         elif is_ready and handler:
-            with suppress(InvalidState):  # a worker was quicker
+            with suppress(InvalidState, StaleLease):  # a worker was quicker, or the timeline was deleted meanwhile
                 self.deliver(timeline, minimum_delay, now=now)
         return is_ready
+
+    def _made_ready(self, timeline: str, due: float | None, *, now: float | None) -> bool:
+        """Make a timeline ready that waits and is due. False if it is not, or another process was quicker.
+
+        A failure of the store is not raised, as the record was accepted: a worker or the next record finds it.
+        """
+        if due is None:
+            return False
+        at = self._intake.millis(now)
+        with suppress(StoreError):
+            time = self._time(self.store.partition_of(timeline), at)
+            return due <= to_seconds(time) and self._schedule_one(timeline, time, now=at)
+        return False
+
+    def _schedule_one(self, timeline: str, time: Millis, *, now: Millis | None) -> bool:
+        """Make a timeline that is due ready, as `schedule` does. False if it may not be delivered yet."""
+        slot = self.store.inspect(timeline)
+        if slot.state is not State.WAITING or slot.at > time:
+            return False
+        admissions = Admissions(self._policies, self._outages)
+        admissions.must_ask(now)
+        return bool(self._admitted(admissions.decide([Candidate(timeline, slot, time)]), now=now))
 
     def _gathers(self, timeline: str) -> bool:
         """False if each record of the timeline is delivered on its own."""
@@ -343,6 +369,10 @@ class Digests(Additions, Preferences, Messages):
             place=self._place,
         )
 
+    def _run_coroutines(self) -> None:
+        """For task queues: let `deliver` and `notify` run coroutines, on an event loop in a thread of its own."""
+        self._handlers.run = self._background.run
+
     def _renews(self, now: float | None) -> bool:
         """Leases are renewed in the background, but not if the time is given."""
         return now is None and self._intake.clock is None
@@ -411,7 +441,7 @@ class Digests(Additions, Preferences, Messages):
         from digestif.routes.table import Routes
 
         if self._routes is None:
-            self._routes = Routes(self._handlers, self._policies, self._archive)
+            self._routes = Routes(self._handlers, self._policies, self._background, self._archive)
         self._routes.add(Route(pattern=pattern, channel=channel, **options))
 
     @_with_options_of(Worker)

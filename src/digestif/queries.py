@@ -43,13 +43,13 @@ from digestif.intake.arrivals import Intake, check_limit, check_text, check_time
 from digestif.intake.policies import Policies
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Requeue, Store
 from digestif.stores.codec import Sealer
+from digestif.stores.deletion import delete_timeline, sweep
 from digestif.stores.partitions import visit
 from digestif.stores.reader import PAUSED, Order, Part, Place
 
 COUNTED = 60  # timelines that an overview counts itself, for each number
 FRESH: Millis = 60_000  # for which an overview shows the counts of a sample
 TRIED = "tried"  # a note that is never written: `check` swaps nothing for nothing, which is a write all the same
-SWEPT_PAGES = 1000  # per call; maintenance sweeps what is left
 
 
 class Queries:
@@ -74,22 +74,7 @@ class Queries:
         It deletes what is there when the call begins, so that it ends however busy producers are.
         """
         key, at = check_timeline(timeline), self._intake.millis(now)
-        pages = self._letter_pages(key)
-        found = self.store.delete(key, now=at)
-        for _ in range(1, pages):
-            self.store.delete(key, now=at)
-        self.store.forget_timeline(key)
-        self._sweep(found)
-        return found
-
-    def _letter_pages(self, key: str) -> int:
-        """How many calls it takes to delete the dead letters of a timeline."""
-        pages, after = 0, None
-        while page := self.store.letters(key, after=after, limit=PAGE_TIMELINES):
-            pages, after = pages + 1, page[-1].id
-            if len(page) < PAGE_TIMELINES:
-                break
-        return pages
+        return delete_timeline(self.store, key, now=at)
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
         """Make a waiting timeline ready now. False if it is not waiting."""
@@ -134,13 +119,8 @@ class Queries:
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
         """Discard a dead letter; its records count as deleted. False if there is none."""
         found = self.store.discard(check_text("digest_id", digest_id), now=self._intake.millis(now))
-        self._sweep(found)
+        sweep(self.store, wanted=found)
         return found
-
-    def _sweep(self, wanted: bool) -> None:
-        pages = SWEPT_PAGES if wanted else 0
-        while pages and self.store.sweep():
-            pages -= 1
 
     # Reading
 

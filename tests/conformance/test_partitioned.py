@@ -2,10 +2,11 @@
 
 import pytest
 
-from digestif import Store
+from digestif import Digests, Policy, Store
 from digestif.stores.memory import MemoryStore
-from digestif.testing import Partitioned
+from digestif.testing import FakeClock, Partitioned
 from digestif.testing.conformance.accounts import Accounts, DeadLetters
+from digestif.testing.conformance.actions import T
 from digestif.testing.conformance.keys import HostileKeys
 from digestif.testing.conformance.leases import Claims
 from digestif.testing.conformance.pages import HistoryPages, LetterPages, TimelinePages
@@ -38,3 +39,14 @@ class TestPartitioned(*ALL_THAT_VISIT_PARTITIONS):  # type: ignore[misc]  # a tu
     @pytest.fixture
     def store(self) -> Store:
         return Partitioned([MemoryStore(namespace="d") for _ in range(3)])
+
+
+def test_whether_a_notified_timeline_is_due_is_told_by_the_clock_of_its_own_partition() -> None:
+    """The servers of a cluster differ: here by an hour."""
+    clocks = [FakeClock(T + hours * 3600) for hours in range(3)]
+    digests = Digests(Partitioned([MemoryStore(clock=clock) for clock in clocks]), policy=Policy.immediate())
+    digests.handler("*")(lambda digest: None)
+
+    answers = [digests.notify(f"t{number}", 1) for number in range(9) for _ in range(3)]
+
+    assert all(answers)

@@ -3,6 +3,7 @@
 `celery -A tests.integrations.mailroom_app` is the program; what it is set up with comes through its environment.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -89,6 +90,11 @@ def open_digests(setup: Setup, dsn: str) -> Digests:
     @digests.handler("*")
     def deliver(digest: Digest) -> None:
         log.note({"sent": digest.idempotency_key, "records": [record.key for record in digest]})
+
+    @digests.handler("later:*")
+    async def deliver_later(digest: Digest) -> None:
+        await asyncio.sleep(0)
+        deliver(digest)
 
     @digests.handler("stuck:*")
     def get_stuck(digest: Digest) -> None:

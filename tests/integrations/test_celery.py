@@ -1,5 +1,6 @@
 """Celery drives the timelines. Here its tasks run where they are called; test_celery_processes.py has real workers."""
 
+import asyncio
 import importlib
 import json
 import sys
@@ -10,7 +11,7 @@ import pytest
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from digestif import ConfigError, Digest, Digests, Event, Policy, RetryLater, StoreUnavailable
+from digestif import ConfigError, Digest, Digests, Discard, Event, Policy, RetryLater, StoreUnavailable
 from digestif.events import Dispatched, DispatchFailed, DispatchLost, LeaseLost, Skipped
 from digestif.integrations.celery import Tasks, install
 from digestif.testing import FakeClock
@@ -204,6 +205,108 @@ def test_a_task_that_lost_its_lease_ends_quietly_and_the_digest_comes_again(offi
     assert office.sent == [("t", ["first"])] * 2
     assert office.digests.verify()
     assert office.digests.ledger().delivered == 1
+
+
+async def deliver_later(office: Office, digest: Digest) -> None:
+    await asyncio.sleep(0)
+    office.send(digest)
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function that gives a coroutine", "batch"])
+def test_a_coroutine_is_run_by_the_task(office: Office, kind: str) -> None:
+    """Also one that is registered after the installation."""
+
+    async def coroutine(digest: Digest) -> None:
+        await deliver_later(office, digest)
+
+    async def batch(digests: list[Digest]) -> None:
+        [digest] = digests
+        await deliver_later(office, digest)
+
+    handlers = {"coroutine": coroutine, "function that gives a coroutine": lambda it: coroutine(it), "batch": batch}
+    office.digests.handler("later:*", batch=3 if kind == "batch" else None)(handlers[kind])
+
+    office.tasks.notify("later:t", 1, key="first")
+    office.tasks.notify("later:t", 1, key="second")
+    office.clock.advance(60)
+    office.tick()
+
+    assert office.sent == [("later:t", ["first"]), ("later:t", ["second"])]
+    assert office.digests.ledger().delivered == 2
+
+
+def test_coroutines_of_one_process_share_an_event_loop(office: Office) -> None:
+    """So that a client that one of them opened serves the next."""
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    @office.digests.handler("later:*")
+    async def note_loop(digest: Digest) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    for timeline in ("later:t", "later:u"):
+        office.tasks.notify(timeline, 1)
+
+    assert len(loops) == 2
+    assert len(set(loops)) == 1
+    office.digests.close()
+    assert not loops[0].is_running()
+
+
+def test_a_coroutine_that_fails_is_called_again_by_the_rules_of_the_policy(office: Office) -> None:
+    @office.digests.handler("later:*")
+    async def fail_once(digest: Digest) -> None:
+        if digest.attempt == 1:
+            raise RetryLater(after=10)
+        office.send(digest)
+
+    office.tasks.notify("later:t", 1, key="first")
+    assert office.sent == []
+    office.clock.advance(10)
+    office.tick()
+
+    assert office.sent == [("later:t", ["first"])]
+
+
+def test_a_coroutine_is_refused_without_the_installation() -> None:
+    digests = Digests("memory://")
+
+    @digests.handler("t")
+    async def send(digest: Digest) -> None: ...
+
+    digests.add("t", 1)
+
+    with pytest.raises(ConfigError, match="is a coroutine"):
+        digests.deliver("t")
+
+
+def test_coroutines_are_run_where_digests_are_switched_off() -> None:
+    tasks = install(Celery("office", broker=DEAD_BROKER), Digests("off://"))
+    sent: list[str] = []
+
+    @tasks.digests.handler("*")
+    async def send(digest: Digest) -> None:
+        sent.append(digest.timeline)
+
+    assert tasks.notify("t", 1)
+    assert sent == ["t"]
+
+
+def test_a_reader_who_is_gone_ends_the_task_quietly(office: Office) -> None:
+    """With all that waits. So does a handler that deletes its timeline itself."""
+
+    def leave(digest: Digest) -> None:
+        office.digests.add(digest.timeline, "meanwhile")
+        if digest.timeline == "deleted":
+            office.digests.delete(digest.timeline)
+        else:
+            raise Discard("has left", delete=True)
+
+    office.before_sending = leave
+    results = [office.tasks.deliver_digest.delay(name) for name in ("t", "deleted") if office.digests.add(name, 1)]
+
+    assert [result.get() for result in results] == [False, False]
+    assert office.digests.timelines() == []
+    assert office.digests.ledger().deleted == 4
 
 
 def test_a_timeline_without_a_handler_fails_its_task(office: Office) -> None:

@@ -10,6 +10,16 @@ from tests.integrations.rooms import room as room  # a fixture
 pytestmark = pytest.mark.long
 
 
+def test_a_coroutine_delivers_in_the_processes_of_the_pool(room: Mailroom) -> None:
+    """They were forked after the installation, without the thread of an event loop."""
+    for store in STORES:
+        for number in range(3):
+            room.tasks[store].notify("later:t", 1, key=f"{store}/{number}")
+
+    assert becomes_true(lambda: len(counts(room.setup)) == 6)
+    assert set(counts(room.setup).values()) == {1}
+
+
 def test_the_first_record_comes_by_notify_and_the_rest_by_beat(room: Mailroom) -> None:
     """Each exactly once. The stores were opened before the pools forked."""
     for store in STORES:

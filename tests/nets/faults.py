@@ -242,6 +242,13 @@ OURS = [
         directed="test_its_history_and_dead_letters_go_too",
         model=False,  # only now and then: it would need more lives than we have time for
     ),
+    Fault(
+        says="an attempt that lost its lease deletes the timeline that another one has opened",
+        file="stores/rows/operations.py",
+        old="    if token is not None and not machine.is_held(slot, token, now=now):\n",
+        new="    if token is not None and slot.token is None:\n",
+        directed="test_a_lost_lease_deletes_nothing",
+    ),
 ]
 
 SUSPECTS = [

@@ -769,6 +769,13 @@ ENDING = [
         found_by=("test_a_discarded_letter_is_counted_deleted",),
     ),
     Fault(
+        says="an attempt that lost its lease deletes the timeline that another one has opened",
+        file="delete.lua",
+        old="if request.token and not is_held(slot, request.token, now) then",
+        new="if request.token and not slot.token then",
+        found_by=("test_a_lost_lease_deletes_nothing[deliver]",),
+    ),
+    Fault(
         says="dead letters of one moment stand in no order",
         file="include/endings.lua",
         old="return string.format('%016.0f', letter.number) .. letter.id",

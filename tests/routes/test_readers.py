@@ -70,6 +70,59 @@ def test_a_split_digest_that_is_discarded_for_all_is_discarded(digests: Digests,
     assert digests.ledger() == Ledger(accepted=1, deleted=1)
 
 
+@pytest.mark.parametrize("name", ["to", "keep", "prepare", "split", "weight", "links", "zone", "wording"])
+def test_each_function_of_a_route_may_delete_the_timeline(digests: Digests, channel: Recording, name: Any) -> None:
+    def leave(*_: object) -> Any:
+        digests.add("t", "meanwhile", now=T)
+        raise Discard("the user is deleted", delete=True)
+
+    options: dict[str, Any] = {name: leave}
+    digests.route("t", channel=channel, **options)
+    add(digests, "t", "a", "b")
+
+    once(digests, now=T)
+
+    assert channel.messages == []
+    assert digests.timelines() == []
+    assert digests.ledger() == Ledger(accepted=3, deleted=3)
+
+
+@pytest.mark.parametrize(
+    ("gone", "deletes"), [(["bob"], False), (["ada", "bob"], False), (["ada", "bob", "eve"], True)]
+)
+def test_a_split_timeline_is_deleted_only_if_all_of_its_recipients_are_gone(
+    digests: Digests, channel: Recording, gone: list[str], deletes: bool
+) -> None:
+    """Eve, if she is not gone, only does not want this digest."""
+
+    def links(timeline: str, recipient: str) -> dict[str, str]:
+        raise Discard("not for this one", delete=recipient in gone)
+
+    digests.route("t", channel=channel, split=by_reader, links=links)
+    add(digests, "t", "a")
+
+    once(digests, now=T)
+
+    assert (digests.timelines() == []) is deletes
+    assert digests.ledger() == Ledger(accepted=1, deleted=1)
+
+
+def test_a_route_that_stores_nothing_deletes_what_is_stored_if_its_reader_is_gone(
+    digests: Digests, channel: Recording
+) -> None:
+    """Such as a choice, which would otherwise stay for ever."""
+    digests.prefer("t", "daily", now=T)
+
+    def to(timeline: str) -> str:
+        raise Discard("the user is deleted", delete=True)
+
+    digests.route("t", channel=channel, to=to, digest=False)
+
+    assert digests.notify("t", "a", now=T) is False
+
+    assert digests.preference("t") is None
+
+
 # Answers that are none
 
 

@@ -378,6 +378,22 @@ def test_switched_off_digests_are_sent_at_once(channel: Recording) -> None:
     assert len(channel.messages) == 1
 
 
+def test_a_coroutine_that_would_wait_for_its_own_event_loop_is_refused(channel: Recording) -> None:
+    """A hook that notifies through the same engine, where both are delivered at once."""
+    with Digests("off://") as digests:
+
+        async def to(timeline: str) -> str:
+            digests.notify("other", 1)
+            return "ada"
+
+        options: dict[str, Any] = {"to": to}
+        digests.route("t", channel=channel, **options)
+        digests.route("other", channel=channel)
+
+        with pytest.raises(ConfigError, match="use AsyncDigests in it"):
+            digests.notify("t", 1)
+
+
 def test_receivers_that_deduplicate_get_the_same_again() -> None:
     with Digests("memory://") as digests:
         hook = "webhook+https://receiver.example/?secret=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

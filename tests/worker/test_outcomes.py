@@ -185,6 +185,22 @@ def test_a_digest_that_nobody_wants_counts_as_deleted(digests: Digests) -> None:
     assert digests.verify()
 
 
+def test_only_the_timelines_whose_audience_is_gone_are_deleted(digests: Digests) -> None:
+    """In a batch, each digest has its own answer."""
+    answers = {"a": Discard("has left", delete=True), "b": Discard("old news"), "c": None}
+    digests.handler("*", batch=3)(lambda some: [answers[digest.timeline] for digest in some])
+    for timeline in answers:
+        digests.add(timeline, 1, now=NOW)
+    ear = Ear(digests)
+
+    once(digests, now=NOW)
+
+    assert [line.key for line in digests.timelines()] == ["b", "c"]
+    assert (digests.ledger().deleted, digests.ledger().delivered) == (2, 1)
+    assert [event.timeline for event in ear.of(Discarded)] == ["a", "b"]
+    assert digests.verify()
+
+
 # Odd errors
 
 

@@ -41,6 +41,7 @@ from digestif.stores.base import (
     Taken,
 )
 from digestif.stores.codec import Sealer
+from digestif.stores.deletion import delete_timeline
 from digestif.stores.partitions import visit
 
 T = TypeVar("T")
@@ -406,6 +407,7 @@ class Attempts:
         given: list[Answer] = []
         for attempt, verdict in judged:
             if attempt.is_completed:
+                self._delete_after_completion(attempt, verdict)
                 self._report(attempt, reports.ended_after_completion(attempt, verdict))
                 given.append(True)
                 continue
@@ -417,6 +419,12 @@ class Attempts:
         keep_failures(self.store, ended, now=self._now())
         self._sweep_after(judged)
         return given
+
+    def _delete_after_completion(self, attempt: Attempt, verdict: Verdict) -> None:
+        """Delete the timeline of an attempt that has no lease: delivered at most once, or never stored."""
+        if verdict.deletes:
+            with suppress(StoreError):  # the next digest finds its audience gone, too
+                delete_timeline(self.store, attempt.timeline, now=self._now())
 
     def _settled(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """The verdict, after its channel was looked at. Whatever goes wrong there, the attempt ends."""

@@ -1,8 +1,8 @@
 """Handlers: which function delivers the digests of which timelines, and how it is called."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from digestif.intake.patterns import Patterns, check_pattern
 
 Call = Callable[[Sequence[Attempt]], Any]
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 
 
 class Kind(StrEnum):
@@ -63,6 +64,16 @@ class Handler:
         answer = call() if self.kind is Kind.COROUTINE else await in_thread(call)
         return self.errors_in(await answer if inspect.isawaitable(answer) else answer, 1)[0]
 
+    def run_by(self, run: Run) -> "Handler":
+        """The same handler for a caller without an event loop, where `run` runs its coroutines."""
+        call = self.call_here or self.call
+
+        def call_here(attempts: Sequence[Attempt]) -> Any:
+            answer = call(attempts)
+            return run(partial(_awaited, answer)) if inspect.isawaitable(answer) else answer
+
+        return replace(self, call_here=call_here)
+
     def refuse_unless_here(self) -> None:
         """ConfigError if it can't be called without an event loop."""
         if self.call_here is None:
@@ -90,6 +101,10 @@ class Handler:
         return [wrong] * count
 
 
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer
+
+
 def _is_none_or_error(each: object) -> bool:
     return each is None or isinstance(each, BaseException)
 
@@ -100,6 +115,7 @@ class Handlers:
     def __init__(self) -> None:
         self._handlers: Patterns[Handler] = Patterns()
         self.find = self._handlers.find
+        self.run: Run | None = None  # runs coroutines for callers without an event loop; None: they are refused
 
     def __bool__(self) -> bool:
         return bool(self._handlers)
@@ -112,7 +128,7 @@ class Handlers:
         handler = self.find(timeline)
         if handler is None:
             raise ConfigError(f"{timeline!r} has no handler; register one with @digests.handler({timeline!r})")
-        return handler
+        return handler if self.run is None else handler.run_by(self.run)
 
     def register(
         self,

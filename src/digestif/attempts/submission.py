@@ -10,6 +10,7 @@ from digestif.core.times import Millis
 from digestif.core.verdicts import Ending, Unavailable, Verdict, is_deliberate
 from digestif.errors import ConfigError, StoreError
 from digestif.stores.base import Burial, Completion, Release, Store
+from digestif.stores.deletion import delete_held
 
 Judged = tuple[Attempt, Verdict]
 Answer = bool | StoreError  # False: the lease was lost, and nothing was changed; an error: the store did not answer
@@ -19,7 +20,7 @@ logger = logging.getLogger("digestif")
 
 def submit(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> list[Answer]:
     """Give the verdicts to the store, and its answer to each."""
-    calls: dict[Ending, Callable[[Sequence[Judged]], Sequence[bool]]] = {
+    calls: dict[Ending, Callable[[Sequence[Judged]], Sequence[Answer]]] = {
         Ending.DELIVERED: lambda some: store.complete([_completion(*one) for one in some], now=now),
         Ending.FAILED: lambda some: store.release([_release(*one) for one in some], now=now),
         Ending.BURIED: lambda some: store.bury([_burial(*one) for one in some], now=now),
@@ -40,7 +41,7 @@ _CALLED_AS = {ending: ending for ending in Ending} | {
 }
 
 
-def _answers(call: Callable[[Sequence[Judged]], Sequence[bool]], judged: Sequence[Judged]) -> Sequence[Answer]:
+def _answers(call: Callable[[Sequence[Judged]], Sequence[Answer]], judged: Sequence[Judged]) -> Sequence[Answer]:
     """Make one call. If it fails in a way that no store should, end each alone: one of them is to blame."""
     try:
         return list(call(judged))
@@ -115,7 +116,14 @@ def _burial(attempt: Attempt, verdict: Verdict) -> Burial:
     )
 
 
-def _discard(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> Sequence[bool]:
+def _discard(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> Sequence[Answer]:
+    """Discard digests, some of them with their timelines."""
+    kept = [one for one in judged if not one[1].deletes]
+    discarded = iter(_discard_alone(store, kept, now=now) if kept else ())
+    return [_delete(store, *one, now=now) if one[1].deletes else next(discarded) for one in judged]
+
+
+def _discard_alone(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> Sequence[bool]:
     answers = store.bury([_burial(*one) for one in judged], now=now)
     for (attempt, _), is_buried in zip(judged, answers, strict=True):
         if is_buried:
@@ -124,3 +132,10 @@ def _discard(store: Store, judged: Sequence[Judged], *, now: Millis | None) -> S
                 store.discard(attempt.lease.digest_id, now=now)
                 attempt.is_dead = False
     return answers
+
+
+def _delete(store: Store, attempt: Attempt, _: Verdict, *, now: Millis | None) -> Answer:
+    try:
+        return delete_held(store, attempt.lease, now=now)
+    except StoreError as error:
+        return error

@@ -29,10 +29,15 @@ class RetryLater(Exception):
 
 
 class Discard(Exception):
-    """Raise it in a handler, or in a function of a route, to discard the digest: its records count as deleted."""
+    """Raise it in a handler, or in a function of a route, to discard the digest: its records count as deleted.
 
-    def __init__(self, reason: str = "the handler discarded it") -> None:
+    With `delete` its timeline is deleted with all that waits, its dead letters and its history: nobody is there to
+    read them. A function that is asked about one of several recipients discards only the message to that one.
+    """
+
+    def __init__(self, reason: str = "the handler discarded it", *, delete: bool = False) -> None:
         super().__init__(reason)
+        self.delete = delete
 
 
 class DeliveryFailed(Exception):
@@ -120,6 +125,7 @@ class Verdict:
     delay: Millis | None = None  # until the next attempt; None: at once
     unknown: bool = False  # it may have gone out, so it is frozen
     error: BaseException | None = None  # raised by the handler, or while its call was prepared
+    deletes: bool = False  # its timeline is deleted with it
 
 
 DELIVERED = Verdict(ending=Ending.DELIVERED)
@@ -137,7 +143,7 @@ def judge(
         case None:
             return DELIVERED
         case Discard():
-            return Verdict(ending=Ending.DISCARDED, reason=reason_of(error))
+            return Verdict(ending=Ending.DISCARDED, reason=reason_of(error), deletes=error.delete)
         case Unavailable():
             return _outage(error)
         case _ if _is_spent(failing, policy):

@@ -57,7 +57,7 @@ class Tasks:
         maximum_delay: Duration | None = None,
         minimum_delay: Duration | None = None,
     ) -> bool:
-        """Add a record. If that makes its timeline ready, let a task deliver it now, and answer True.
+        """Add a record. If its timeline is due then, let a task deliver it now, and answer True.
 
         Once the record is accepted nothing is raised: if the broker does not take the task, an event says so, and a
         tick finds the timeline. `minimum_delay` is the cool-down after that task; a tick's task has the policy's.
@@ -98,7 +98,7 @@ def install(
 
     `every` is the seconds between two ticks; None leaves them to the caller. `lost_after` is how long a timeline may
     stay ready before its task counts as lost and another one is made: longer than your queue usually is. Several
-    Digests in one app need prefixes of their own.
+    Digests in one app need prefixes of their own. Handlers may be coroutines: those of a process share an event loop.
     """
     period: float | None = in_seconds(every)
     patience: float = in_seconds(lost_after)
@@ -106,6 +106,8 @@ def install(
     names = _installed.setdefault(app, set())
     if name_prefix in names:
         raise ConfigError(f"name_prefix: {name_prefix!r} has been installed in this app; give another one")
+
+    digests._run_coroutines()
 
     # Acknowledged late: if a worker dies and the broker notices, another worker gets the task. If the digest was open
     # by then, that one finds it busy. Celery never retries: the policy does.

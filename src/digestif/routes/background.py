@@ -1,4 +1,4 @@
-"""An event loop for callers without one. An engine's routes share it, and keep their connections between calls."""
+"""An event loop for callers without one. An engine's handlers share it, and keep their connections between calls."""
 
 import asyncio
 import atexit
@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakSet
+
+from digestif.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -25,7 +27,9 @@ class BackgroundLoop:
         self._process = 0
 
     def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine and wait for its result."""
+        """Run a coroutine and wait for its result. ConfigError on the loop itself, which would wait for ever."""
+        if threading.current_thread() is self._thread:
+            raise ConfigError("a coroutine that delivers must not call Digests to deliver: use AsyncDigests in it")
         future = asyncio.run_coroutine_threadsafe(call(), self._running())
         try:
             return future.result()
@@ -51,7 +55,7 @@ class BackgroundLoop:
             if self._loop is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="digestif-routes", daemon=True)
+                self._thread = threading.Thread(target=self._loop.run_forever, name="digestif-loop", daemon=True)
                 self._thread.start()
                 _in_use.add(self)
             return self._loop

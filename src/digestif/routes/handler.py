@@ -101,7 +101,7 @@ class RouteHandler:
         if failures:
             raise _summed_up(failures, len(shares)) from _first_unexpected(failures)
         if len(discards) == len(shares) > 0:
-            raise discards[0]
+            raise min(discards, key=lambda discard: discard.delete)  # deletes only if every recipient is gone
 
     async def _mark(self, attempt: Attempt, recipient: str, failure: DeliveryFailed | None) -> None:
         """Note a recipient that has the message or can never get it: the next attempt leaves that one out."""

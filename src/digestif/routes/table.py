@@ -12,12 +12,14 @@ from digestif.routes.route import Route
 class Routes:
     """The routes that were given to an engine."""
 
-    def __init__(self, handlers: Handlers, policies: Policies, archive: MessageArchive | None = None) -> None:
+    def __init__(
+        self, handlers: Handlers, policies: Policies, background: BackgroundLoop, archive: MessageArchive | None = None
+    ) -> None:
         self._archive = archive
         self._handlers = handlers
         self._policies = policies
         self._by_pattern: Patterns[RouteHandler] = Patterns()
-        self._background = BackgroundLoop(self._close_all)
+        self._background = background
 
     def add(self, route: Route) -> None:
         """Raises ConfigError if the pattern has a handler already, or the channel or the template is wrong."""
@@ -48,11 +50,3 @@ class Routes:
         if handler is None or found is None or found.route.pattern != handler.pattern:
             return None
         return found.route
-
-    def close_background(self) -> None:
-        """Close the connections that callers without an event loop opened."""
-        self._background.close()
-
-    async def _close_all(self) -> None:
-        for handler in self._by_pattern:
-            await handler.close()

@@ -523,11 +523,12 @@ class Store(StoreReader, Notes, Documents):
     # Operating
 
     @abstractmethod
-    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+    def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
         """Delete a timeline with everything that belongs to it, and count its records deleted.
 
         One call deletes the timeline and at most PAGE_TIMELINES of its dead letters: repeat while True. Its records are
-        no longer counted or found; `sweep` deletes them.
+        no longer counted or found; `sweep` deletes them. With the token of a lease it ends the open digest as well;
+        False, with nothing done, if the token is stale.
         """
 
     @abstractmethod

@@ -159,7 +159,7 @@ class OffStore(Store):
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
         return [False] * len(burials)
 
-    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+    def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
         return False
 
     def sweep(self) -> bool:

@@ -64,6 +64,10 @@ class StoreReader(ABC):
     def time(self, partition: int) -> Millis:
         """The clock of a partition, which is used where `now` is None."""
 
+    def partition_of(self, timeline: str) -> int:
+        """The partition that a timeline belongs to. By default there is only one."""
+        return 0
+
     def reach(self) -> None:
         """Try once, for a few seconds, whether the store answers; StoreError says why it does not.
 

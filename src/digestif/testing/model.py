@@ -791,6 +791,11 @@ class Model:
             self.counts["deleted"] += len(line.pending) + (len(line.digest.items) if line.digest else 0)
         return line is not None or bool(dead)
 
+    def delete_held(self, key: str, token: int, now: int) -> None:
+        """The audience of an open digest is gone: nothing of the timeline is kept."""
+        self._held(key, token, now)
+        self.delete(key)
+
     def retract(self, key: str, record_key: str) -> bool:
         found = self.lines.get(key, Line()).pending.pop(record_key, None)
         self.counts["deleted"] += found is not None

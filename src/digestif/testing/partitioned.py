@@ -76,6 +76,10 @@ class Partitioned(Store):
         part, inner = self._place(partition)
         return part.time(inner)
 
+    def partition_of(self, timeline: str) -> int:
+        number = self.part_of(timeline)
+        return self._places.index((number, self.parts[number].partition_of(timeline)))
+
     def note(self, partition: int, name: str) -> bytes | None:
         part, inner = self._place(partition)
         return part.note(inner, name)
@@ -215,8 +219,8 @@ class Partitioned(Store):
 
     # Operating
 
-    def delete(self, timeline: str, *, now: Millis | None) -> bool:
-        return self._home(timeline).delete(timeline, now=now)
+    def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
+        return self._home(timeline).delete(timeline, token=token, now=now)
 
     def sweep(self) -> bool:
         return sum(part.sweep() for part in self._all()) > 0  # sum, not any: every part sweeps

@@ -527,6 +527,15 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.model.bury(held.timeline, held.token, rules, self.now, **plan),
         )
 
+    @precondition(lambda self: any(held.lease for held in self.held))
+    @rule(index=indexes)
+    def delete_held(self, index: int) -> None:
+        held = self.lease(index)
+        self.same(
+            lambda: proven([self.store.delete(held.timeline, token=leased(held).token, now=self.now)]),
+            lambda: self.model.delete_held(held.timeline, held.token, self.now),
+        )
+
     def plan(self, cool_down: float, given: bool) -> dict[str, Any]:
         """How a timeline goes on: a cool-down given to the call, or one that an own policy replaces."""
         return {"minimum_delay": cool_down if given else None, "planned": cool_down, "asked": self.now}

@@ -178,9 +178,9 @@ class PostgresStore(RowStore):
             answers = read(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
-    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+    def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
         self._fold(now=now)
-        return super().delete(timeline, now=now)
+        return super().delete(timeline, token=token, now=now)
 
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
         self._fold(now=now)

@@ -121,6 +121,9 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
     def time(self, partition: int) -> Millis:
         return self._scripts.time(partition)
 
+    def partition_of(self, timeline: str) -> int:
+        return self._scripts.keys.partition_of(timeline)
+
     def reach(self) -> None:
         answers = list(self._link.ask_all("PING", patience=0.0).values())
         if all(isinstance(answer, Exception) for answer in answers):
@@ -279,11 +282,11 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
 
     # Operating
 
-    def delete(self, timeline: str, *, now: Millis | None) -> bool:
+    def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
         own = self._scripts.keys.of(timeline)
         ids = self._letter_ids(timeline, limit=PAGE_TIMELINES)
         keys = joined((own.whole, self._scripts.keys.letters(own.partition, ids)))
-        request = {"letters": len(ids), "entries": self._history_fields(timeline)}
+        request = {"letters": len(ids), "entries": self._history_fields(timeline), "token": token or False}
         return self._flag("delete", timeline, Call.of(own.partition, request, keys), now=now)
 
     def sweep(self) -> bool:

@@ -15,8 +15,10 @@ from digestif.stores.rows.endings import delete_batch, delete_digest, ended, new
 from digestif.stores.rows.view import NEVER, Rows, put
 
 
-def delete(rows: Rows, timeline: str) -> bool:
+def delete(rows: Rows, timeline: str, *, token: str | None, now: Millis) -> bool:
     slot = rows.slot(timeline)
+    if token is not None and not machine.is_held(slot, token, now=now):
+        return False
     found = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)
     letters = [letter for _, letter in found if letter is not None]  # a damaged one stays for `repair`
     rows.delete_history(timeline)

@@ -221,8 +221,9 @@ class RowStore(Store, TransferStore):
 
     # Operating
 
-    def delete(self, timeline: str, *, now: Millis | None) -> bool:
-        return self._write(lambda rows: operations.delete(rows, timeline))
+    def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
+        at = self._now(now)
+        return self._write(lambda rows: operations.delete(rows, timeline, token=token, now=at))
 
     def sweep(self) -> bool:
         return self._write(lambda rows: rows.sweep(PAGE_RECORDS))

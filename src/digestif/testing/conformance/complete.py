@@ -39,6 +39,7 @@ VERBS: dict[str, Callable[[Store, Lease, int], object]] = {
     "release": lambda store, lease, now: store.release([Release(lease, now + 5)], now=now)[0],
     "release at once": lambda store, lease, now: store.release([Release(lease, None)], now=now)[0],
     "bury": lambda store, lease, now: store.bury([Burial(lease, "poison", 5)], now=now)[0],
+    "delete": lambda store, lease, now: store.delete(lease.timeline, token=lease.token, now=now),
 }
 LATER = NOW + LEASE
 
@@ -196,7 +197,7 @@ class Completions(Suite):
 class StaleTokens(Suite):
     @pytest.mark.parametrize("loss", LOSSES)
     def test_a_stale_token_changes_nothing(self, store: Store, loss: str) -> None:
-        """Fact 39. A complete, extend, release (or take, quarantine, bury) with a stale token changes nothing."""
+        """Fact 39. A complete, extend, release (take, quarantine, bury, delete) with a stale token changes nothing."""
         arrive(store, "t", ["a", "b"])
         lease = open_digest(store)
         arrive(store, "t", ["a", "c"], now=NOW + 1)

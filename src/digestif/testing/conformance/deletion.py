@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from digestif import Digests, InvalidState, Record, StaleLease
-from digestif.stores.base import Store
+from digestif import Digest, Digests, Discard, InvalidState, Record, StaleLease
+from digestif.stores.base import PAGE_TIMELINES, Store
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, let_wait, numbered, scheduled
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.footprint import assert_nothing_left
@@ -45,6 +45,38 @@ class Deletion(Suite):
 
         assert_nothing_left(store)
         assert digests.ledger().deleted == 4
+
+    def test_a_handler_that_deletes_its_own_timeline_does_not_fail_the_notification(
+        self, digests: Digests, store: Store
+    ) -> None:
+        """Fact 29. Its record was accepted, and deleted with the others: nothing is raised for the producer."""
+        digests.handler("t")(lambda digest: digests.delete(digest.timeline, now=T))
+
+        assert digests.notify("t", "a", now=T) is True
+
+        assert_nothing_left(store)
+        assert digests.ledger().deleted == 1
+
+    def test_several_pages_of_dead_letters_go_with_an_audience_that_is_gone(
+        self, digests_with: DigestsWith, store: Store
+    ) -> None:
+        """Fact 29. More dead letters than one call deletes."""
+        digests = digests_with(attempts=1, minimum_delay=0)
+        for number in range(PAGE_TIMELINES + 1):
+            digests.add("t", number, now=T)
+            digests.flush("t", now=T)
+            fail(digests, "t")
+        digests.add("t", "last", now=T)
+        digests.flush("t", now=T)
+
+        @digests.handler("t")
+        def leave(digest: Digest) -> None:
+            raise Discard("has left", delete=True)
+
+        assert digests.deliver("t", now=T) is False
+
+        assert_nothing_left(store)
+        assert digests.ledger().deleted == PAGE_TIMELINES + 2
 
     def test_its_history_and_dead_letters_go_too(self, digests_with: DigestsWith, store: Store) -> None:
         """Fact 29. After delete no key or row of the timeline remains, of its history and dead letters neither."""

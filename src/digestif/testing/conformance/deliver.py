@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain, count
 
@@ -10,8 +11,10 @@ import pytest
 from digestif import Digest, Digests, InvalidState, Policy, Record, Retry, Worker
 from digestif.attempts import Room
 from digestif.attempts.failures import COLLECTION
+from digestif.core import policy_text
+from digestif.core.machine import Slot
 from digestif.stores.base import PAGE_RECORDS, Store
-from digestif.testing.conformance.actions import Boom, T, add_all, keys, let_wait, numbered
+from digestif.testing.conformance.actions import Boom, T, add_all, deliver, keys, let_wait, numbered
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import ROUNDS
 from digestif.testing.footprint import assert_nothing_left
@@ -73,6 +76,109 @@ class Notifications(Suite):
         assert tick(digests, now=T + 10) == ["t"]
         assert [digest.attempt for digest in seen] == [1, 2]
         assert digests.ledger().delivered == 1
+
+    @pytest.mark.parametrize("clock", ["given", "the store's"])
+    def test_without_a_cool_down_every_notification_is_delivered_within_its_call(
+        self, digests_with: DigestsWith, clock: str
+    ) -> None:
+        """Fact 34. Policy.immediate, no worker: three calls, three digests of one record each, one after the other."""
+        digests = digests_with(**policy_text.IMMEDIATE)
+        sent = sent_by(digests, "t")
+
+        for name in "abc":
+            assert digests.notify("t", name, key=name, now=T if clock == "given" else None) is True
+            assert keys(sent[-1]) == [name]
+
+        assert len(sent) == digests.ledger().delivered == 3
+
+    def test_without_a_cool_down_every_notification_is_dispatched(self, digests_with: DigestsWith) -> None:
+        """Fact 34. The timeline is ready when the dispatch is called; while it is ready it is not dispatched again."""
+        digests = digests_with(**policy_text.IMMEDIATE)
+        sent_by(digests, "t")
+        digests.notify("t", "a", now=T)
+        states: list[str] = []
+
+        def dispatch(timeline: str) -> None:
+            states.append(digests.timeline(timeline).state)
+
+        answers = [digests.notify("t", name, dispatch=dispatch, now=T) for name in "bc"]
+
+        assert (answers, states) == ([True, False], ["ready"])
+
+    def test_a_notification_delivers_a_timeline_whose_time_has_come(self, digests: Digests) -> None:
+        """Fact 34. Not before it is due; then with all that waits, and without a pass: the cool-down follows."""
+        let_wait(digests, "t", due=T + 60, last=T)
+        digests.add("t", "a", key="a", timestamp=T, increment_delay=0, now=T)
+        sent = sent_by(digests, "t")
+
+        early = digests.notify("t", "b", key="b", timestamp=T + 1, increment_delay=0, now=T + 59.999)
+        due = digests.notify("t", "c", key="c", timestamp=T + 2, increment_delay=0, now=T + 60)
+
+        assert (early, due) == (False, True)
+        assert [keys(digest) for digest in sent] == [["c", "b", "a"]]
+        assert digests.timeline("t").due == T + 60 + 300
+
+    def test_a_retry_is_made_by_a_notification_once_its_time_has_come(self, digests_with: DigestsWith) -> None:
+        """Fact 34. While the retry waits nothing is delivered; then the digest comes with the new records."""
+        digests = digests_with(retry=Retry(initial=10, jitter=0), minimum_delay=0)
+        seen = failing(digests, "t", times=1)
+        digests.notify("t", "a", key="a", timestamp=T, now=T)
+
+        early = digests.notify("t", "b", key="b", timestamp=T + 1, now=T + 9)
+        due = digests.notify("t", "c", key="c", timestamp=T + 2, now=T + 10)
+
+        assert (early, due) == (False, True)
+        assert [keys(digest) for digest in seen] == [["a"], ["c", "b", "a"]]
+
+    @pytest.mark.parametrize("case", ["paused", "open", "off"])
+    def test_what_may_not_be_delivered_stays_when_it_is_notified(self, digests_with: DigestsWith, case: str) -> None:
+        """Fact 34. Due, and paused, open or switched off: False, and no handler is called."""
+        digests = digests_with(**policy_text.IMMEDIATE)
+        digests.add("t", "a", now=T)
+        deliver(digests, "t", now=T)
+        digests.add("t", "b", now=T)
+        sent = sent_by(digests, "t")
+
+        if case == "open":
+            digests.flush("t", now=T)
+            with digests.digest("t", now=T):
+                answer = digests.notify("t", "c", now=T)
+        else:
+            digests.pause("t", now=T) if case == "paused" else digests.prefer("t", "off", now=T)
+            answer = digests.notify("t", "c", now=T)
+
+        assert answer is False
+        assert sent == []
+
+    def test_a_worker_that_is_quicker_than_a_notification_delivers_alone(
+        self, digests_with: DigestsWith, store: Store
+    ) -> None:
+        """Fact 34. It claims the timeline between the add and what follows: the record goes out once, quietly."""
+        digests = digests_with(over=(over := Overtaken([store])), **policy_text.IMMEDIATE)
+        sent = sent_by(digests, "t")
+        digests.notify("t", "a", key="a", now=T)
+        over.overtaken_by = lambda: work(digests, now=T)
+
+        digests.notify("t", "b", key="b", now=T)
+
+        assert [keys(digest) for digest in sent] == [["a"], ["b"]]
+        assert digests.ledger().delivered == 2
+        assert digests.verify()
+
+    def test_a_store_that_fails_after_the_record_was_accepted_leaves_it_to_a_worker(
+        self, digests_with: DigestsWith, store: Store
+    ) -> None:
+        """Fact 34. The producer must not add it again: False, and the record is delivered later."""
+        digests = digests_with(over=(over := Overtaken([store])), **policy_text.IMMEDIATE)
+        sent = sent_by(digests, "t")
+        digests.notify("t", "a", key="a", now=T)
+        over.overtaken_by = lambda: over.failing.add(0)
+
+        assert digests.notify("t", "b", key="b", now=T) is False
+
+        over.failing.clear()
+        work(digests, now=T)
+        assert [keys(digest) for digest in sent] == [["a"], ["b"]]
 
 
 class WorkerTicks(Suite):
@@ -305,6 +411,19 @@ def work(digests: Digests, *, now: float) -> bool:
         raise AssertionError("the worker does not come to an end")
 
     return asyncio.run(rounds())
+
+
+class Overtaken(Partitioned):
+    """A store in which something happens between an add and the next look at its timeline."""
+
+    overtaken_by: Callable[[], object] | None = None
+
+    def inspect(self, timeline: str) -> Slot:
+        found = super().inspect(timeline)
+        happens, self.overtaken_by = self.overtaken_by, None
+        if happens is not None:
+            happens()
+        return found
 
 
 class Killed(BaseException):

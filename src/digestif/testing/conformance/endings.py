@@ -33,6 +33,7 @@ from digestif.ids import fresh_id
 from digestif.stores.base import Store
 from digestif.testing.conformance.actions import Boom, Interrupt, T
 from digestif.testing.conformance.base import DigestsWith, Suite
+from digestif.testing.footprint import assert_nothing_left
 from digestif.testing.partitioned import Partitioned
 
 LEASE = 30.0
@@ -154,6 +155,50 @@ class Endings(Suite):
 
         assert isinstance(ended, Discarded)
         assert (ended.records, ended.reason, digests.ledger().deleted) == (1, "Discard: old news", 1)
+
+    @handled
+    @pytest.mark.parametrize("at_most_once", [False, True], ids=["ordinary", "at most once"])
+    def test_an_audience_that_is_gone_is_told_once_and_leaves_nothing(
+        self, digests_with: DigestsWith, store: Store, way: Way, at_most_once: bool
+    ) -> None:
+        """Fact 29. Discarded, and deleted with all that waits, its dead letters and its history; nothing is raised."""
+        digests = digests_with(attempts=1, minimum_delay=0, increment_delay=0)
+        for name in ("buried", "delivered"):
+            digests.add("t", name, now=T)
+            digests.flush("t", now=T)
+            with suppress(Boom), digests.digest("t", now=T) as digest:
+                if digest[0].value == "buried":
+                    raise Boom
+        add_before(digests, way)
+        if way is DELIVER:
+            digests.flush("t", now=T)
+
+        def leave(digest: Digest) -> None:
+            digests.add("t", "meanwhile", now=T + LATE)
+            raise Discard("has left", delete=True)
+
+        ended = the_end_of(way.attempt(digests, leave, at_most_once=at_most_once))
+
+        assert isinstance(ended, Discarded)
+        assert (ended.records, ended.reason) == (1, "Discard: has left")
+        assert_nothing_left(store)
+        delivered = 2 if at_most_once else 1
+        assert (digests.ledger().delivered, digests.ledger().deleted) == (delivered, 4 - delivered)
+        assert digests.verify()
+
+    @handled
+    def test_a_lost_lease_deletes_nothing(self, digests: Digests, store: Store, way: Way) -> None:
+        """Fact 39. Another process took over; the handler says that the audience is gone: LeaseLost, all is kept."""
+        add_before(digests, way)
+
+        def leave_late(digest: Digest) -> None:
+            open_alone(store, now=T + LATE + LEASE)
+            raise Discard("has left", delete=True)
+
+        ended = the_end_of(way.attempt(digests, leave_late))
+
+        assert isinstance(ended, LeaseLost)
+        assert (digests.ledger().open, digests.ledger().deleted) == (1, 0)
 
     @handled
     def test_at_most_once_is_told_when_the_handler_has_ended(self, digests: Digests, way: Way) -> None:

@@ -281,6 +281,20 @@ class Outages(Suite):
         assert receiver.calls
         assert digests.ledger().dead == 0
 
+    def test_a_notification_does_not_pass_a_closed_channel(self, digests_with: DigestsWith, receiver: Receiver) -> None:
+        """Fact 62. Due for its delays, and its channel is closed: False, no handler is called, the record waits."""
+        digests = digests_with(minimum_delay=0, increment_delay=0, maximum_delay=0)
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.notify("mail:ada", 1, key="a", now=T)
+        receiver.fail(DOWN)
+        digests.notify("mail:bob", 1, key="b", now=T)
+        receiver.calls.clear()
+
+        assert digests.notify("mail:ada", 2, key="c", now=T) is False
+
+        assert receiver.calls == []
+        assert (digests.timeline("mail:ada").state, digests.timeline("mail:ada").pending) == ("waiting", 1)
+
     def test_nothing_passes_a_closed_channel(self, digests: Digests, receiver: Receiver) -> None:
         """Fact 62. Not what was flushed, nor a block; schedule gives what probes, and nothing else."""
         digests.handler("mail:*", channel="mail")(receiver)

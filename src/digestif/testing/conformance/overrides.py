@@ -562,6 +562,29 @@ class CadencesThatPeopleChoose(Suite):
         assert due == clock("12:30")
         assert digests.preference("t") is None
 
+    def test_instant_lets_notifications_deliver_within_the_call(self, digests: Digests) -> None:
+        """Fact 60. Chosen during a cool-down of the code's policy: what is notified then leaves, one by one."""
+        sent = sent_by(digests, "t")
+        let_wait(digests, "t", due=clock("13:00"), last=clock("12:00"))
+
+        digests.prefer("t", "instant", now=clock("12:01"))
+        answers = [digests.notify("t", name, key=name, now=clock("12:02")) for name in "abc"]
+
+        assert answers == [True] * 3
+        assert [keys(digest) for digest in sent] == [["a"], ["b"], ["c"]]
+
+    def test_a_notification_finds_the_time_that_was_chosen(self, digests: Digests) -> None:
+        """Fact 60. Daily, and no worker came at 09:00: it leaves with the next notification, not with one before."""
+        sent = sent_by(digests, "t")
+        digests.prefer("t", "daily", zone=BERLIN, now=clock("08:00"))
+
+        answers = [
+            digests.notify("t", time, key=time, now=clock(time)) for time in ("08:30", "08:59", "09:20", "09:30")
+        ]
+
+        assert answers == [False, False, True, False]
+        assert [sorted(keys(digest)) for digest in sent] == [["08:30", "08:59", "09:20"]]
+
     @pytest.mark.parametrize(("cadence", "zone"), [("dayly", None), ("daily", "Mars/Olympus"), (None, None)])
     def test_what_is_unknown_is_refused(self, digests: Digests, store: Store, cadence: str, zone: str | None) -> None:
         """Fact 50. An unknown cadence or zone: ConfigError, and nothing is written."""

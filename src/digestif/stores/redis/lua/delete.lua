@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Delete a timeline with everything that belongs to it, as far as its keys are declared.
 -- KEYS   12… the timeline, then per dead letter: records, ages, times
--- ARGV   4 {letters, entries}: how many letters; places and numbers of its entries in the history
--- Reply  '1', or '0' if there was nothing
+-- ARGV   4 {letters, entries, token}: how many letters; places and numbers of its entries in the history; of a lease
+-- Reply  '1', or '0' if there was nothing, or the token is stale
 -- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])
@@ -11,6 +11,9 @@ if damage_of(timeline) then
   return damage_of(timeline)
 end
 local slot = timeline.slot
+if request.token and not is_held(slot, request.token, now) then
+  return answer('0')
+end
 
 local function delete_entry(place, number)
   local is_read, entry = pcall(cmsgpack.unpack, call('HGET', HISTORY, place))
