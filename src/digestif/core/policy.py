@@ -166,6 +166,11 @@ class Policy:
         """True if records can wait for this delay, in seconds, and then for the window: at most half the ttl."""
         return self.ttl is None or self.ttl >= 2 * self._wait(delay)
 
+    @property
+    def longest_allowed(self) -> float:
+        """The longest delay that the ttl allows, in seconds: half of it, less the longest wait for the window."""
+        return math.inf if self.ttl is None else self.ttl / 2 - self._wait(0)
+
     def _wait(self, delay: float) -> float:
         return delay + (0 if self.window is None else self.window.longest_gap)
 
@@ -230,10 +235,7 @@ class Policy:
         if self.backoff is None:
             return to_millis(self.minimum_delay)
         delay = _checked_backoff(self.backoff, iteration)
-        if self.ttl is None:
-            return to_millis(delay)
-        gap = 0 if self.window is None else self.window.longest_gap
-        return to_millis(min(delay, self.ttl / 2 - gap))
+        return to_millis(min(delay, self.longest_allowed))
 
     def cool_downs(self) -> tuple[Millis, ...]:
         """The cool-downs by iteration, as far as they differ: the last one also holds for all later iterations."""

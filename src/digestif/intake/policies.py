@@ -127,9 +127,9 @@ class Policies:
         for name, delay in delays.items():
             if not found.off and not found.policy.allows(delay):
                 raise ConfigError(
-                    f"{name}: {delay:g} is too long for the ttl {found.policy.ttl:g} of {shortened(timeline)}, which is "
-                    f"set by its {found.source}: a record may wait for half of it, with the wait for a window, or it "
-                    "could expire before it is due"
+                    f"{name}: {delay:g} is too long for the ttl {found.policy.ttl:g} of {shortened(timeline)} "
+                    f"({found.source}): records could expire before they are due; "
+                    f"give at most {max(0, found.policy.longest_allowed):g}, or a policy with a longer ttl"
                 )
 
     def report(self, timeline: str, source: str, error: Exception) -> None:
