@@ -528,8 +528,9 @@ def plan_in_force(plan: Plan, slot: Slot) -> Plan:
     """
     override = slot.override
     if override is None:
-        is_long = plan.given and plan.ttl is not None and not allows(plan.ttl, plan.cool_down)
-        return plan._replace(cool_down=longest_delay(plan.ttl)) if is_long else plan
+        if not plan.given or plan.ttl is None:
+            return plan
+        return plan._replace(cool_down=min(plan.cool_down, longest_delay(plan.ttl)))
     is_given = plan.given and allows(override.terms.ttl, plan.cool_down)
     cool_down = plan.cool_down if is_given else override.cool_down(slot.iteration)
     return Plan(cool_down, override.terms.max_records, override.terms.openings)

@@ -74,7 +74,7 @@ def in_force(terms: Terms, override: Override | None) -> Terms:
 
 
 def _cut(terms: Terms, given: dict[str, Millis]) -> Terms:
-    if terms.ttl is None or allows(terms.ttl, max(given.values())):
+    if terms.ttl is None:
         return terms
     longest = longest_delay(terms.ttl)
     return replace(terms, **{name: min(delay, longest) for name, delay in given.items()})
