@@ -33,6 +33,7 @@ def add_facts(vector: Add) -> dict[str, Any]:
         quiet=vector.quiet,
         max_records=vector.max_records,
         openings=_openings(vector.calendar),
+        ttl=vector.ttl,
         given=sum(GIVEN[name] for name in vector.given),
     )
     return {
@@ -58,7 +59,7 @@ def completion_facts(vector: Complete) -> dict[str, Any]:
         until=vector.now + 1,
         override=_override(vector.own),
     )
-    plan = Plan(vector.cool_down, vector.max_records, _openings(vector.calendar), vector.given)
+    plan = Plan(vector.cool_down, vector.max_records, _openings(vector.calendar), vector.given, vector.ttl)
     return {"slot": slot, "now": vector.now, "plan": plan}
 
 
@@ -138,6 +139,7 @@ def _override(own: OwnPolicy | None) -> Override | None:
         maximum=own.maximum,
         quiet=own.quiet,
         max_records=own.max_records,
+        ttl=own.ttl,
         openings=_openings(own.calendar),
     )
     return Override(text="", since=0, terms=terms, cool_downs=own.cool_downs)

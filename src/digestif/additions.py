@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from digestif.core.policy import given_delays
 from digestif.core.records import Acceptance, Addition
 from digestif.core.times import Duration, Instant, Millis, to_seconds
 from digestif.errors import InvalidRecord, StoreError
 from digestif.events.base import Events
 from digestif.events.engine import Added, Dropped
 from digestif.intake.arrivals import Intake
-from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival, Store
+from digestif.intake.policies import Policies
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Store
 
 
 class Additions:
@@ -19,6 +21,7 @@ class Additions:
     store: Store
     events: Events
     _intake: Intake
+    _policies: Policies
 
     def add(
         self,
@@ -42,6 +45,8 @@ class Additions:
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
         arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        if arrival.terms.given:
+            self._refuse_long_delays([arrival])
         if connection is not None:
             self.store.add_inside(connection, [arrival])
             return False
@@ -65,6 +70,8 @@ class Additions:
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
         arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
+        if arrivals and arrivals[0].terms.given:
+            self._refuse_long_delays(arrivals)
         if connection is not None:
             for page in pages_of(arrivals):
                 self.store.add_inside(connection, page)
@@ -87,6 +94,8 @@ class Additions:
         """Accept a record as `add` does, and say under which key, and when its timeline is delivered next."""
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
         arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
+        if arrival.terms.given:
+            self._refuse_long_delays([arrival])
         return acceptance(arrival, self._accept([arrival], now=self._intake.millis(now))[0])
 
     def accept_many(
@@ -118,6 +127,18 @@ class Additions:
             known = iter(error.answers)
             raise error.knowing([next(known) if isinstance(each, Arrival) else None for each in checked]) from error
         return [next(found) if isinstance(each, Arrival) else each for each in checked]
+
+    def _refuse_long_delays(self, arrivals: Sequence[Arrival]) -> None:
+        """Raise ConfigError if a delay that the call gave is too long for the ttl in force for one of the timelines.
+
+        Reads the overrides of the timelines. If another policy is set before the records are added, it wins.
+        """
+        delays = given_delays(arrivals[0].terms)
+        timelines = list(dict.fromkeys(arrival.timeline for arrival in arrivals))
+        for start in range(0, len(timelines), PAGE_TIMELINES):
+            page = timelines[start : start + PAGE_TIMELINES]
+            for timeline, override in zip(page, self.store.overrides(page), strict=True):
+                self._policies.refuse_delays(timeline, delays, override)
 
     def _acceptances(self, arrivals: Sequence[Arrival], *, now: float | None) -> list[Acceptance]:
         return [acceptance(*pair) for pair in zip(arrivals, self._accept_all(arrivals, now=now), strict=True)]

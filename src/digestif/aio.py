@@ -172,6 +172,8 @@ class AsyncDigests:
         if self._digests._policies.asks:
             terms = await self._terms(timeline, terms)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        if arrival.terms.given:
+            await self._refuse_long_delays([arrival])
         if connection is not None:
             await self.store.add_inside_async(connection, [arrival], in_thread=self._in_thread)
             return False
@@ -195,6 +197,8 @@ class AsyncDigests:
         if self._digests._policies.asks:
             terms = await self._terms(timeline, terms)
         arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
+        if arrival.terms.given:
+            await self._refuse_long_delays([arrival])
         return acceptance(arrival, await self._gate.add(arrival, intake.millis(now)))
 
     async def _terms(self, timeline: str, terms: TermsOf) -> TermsOf:
@@ -202,6 +206,9 @@ class AsyncDigests:
         if self._digests._policies.is_known(check_timeline(timeline)):
             return terms
         return partial(_same, await self._in_thread(partial(terms, timeline)))
+
+    async def _refuse_long_delays(self, arrivals: Sequence[Arrival]) -> None:
+        await self._in_thread(partial(self._digests._refuse_long_delays, arrivals))
 
     @_like(Digests.add_many)
     async def add_many(
@@ -219,6 +226,8 @@ class AsyncDigests:
         intake = self._digests._intake
         terms = intake.terms(now=now, **delays)
         arrivals = await self._in_thread(partial(intake.arrivals, records, within=within, terms=terms, now=now))
+        if arrivals and arrivals[0].terms.given:
+            await self._refuse_long_delays(arrivals)
         for page in pages_of(arrivals):
             await self.store.add_inside_async(connection, page, in_thread=self._in_thread)
         return [False] * len(arrivals)
@@ -236,6 +245,7 @@ class AsyncDigests:
     ) -> bool:
         """Add a record and deliver its timeline now if it is due then, as `Digests.notify` does."""
         check_notify_delays(minimum_delay, dispatch)
+        await self._check_cool_down(timeline, minimum_delay)
         if not self._digests._gathers(check_timeline(timeline)):
             override = await self._in_thread(partial(self._digests._override, timeline))
             if override is None or not override.off:
@@ -250,8 +260,12 @@ class AsyncDigests:
             await self._in_thread(partial(dispatch, timeline))
         elif is_ready:
             with suppress(InvalidState, StaleLease):  # as in `Digests.notify`
-                await self.deliver(timeline, minimum_delay, now=now)
+                await self._deliver(timeline, minimum_delay, now=now)
         return is_ready
+
+    async def _check_cool_down(self, timeline: str, minimum_delay: Duration | None) -> None:
+        if minimum_delay is not None:
+            await self._in_thread(partial(self._digests._check_cool_down, timeline, minimum_delay))
 
     async def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
         assert attempt.handler is not None
@@ -264,9 +278,14 @@ class AsyncDigests:
     @_like(Digests.deliver)
     async def deliver(self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None) -> bool:
         """Open a ready timeline and let its handler deliver it here and now, as `Digests.deliver` does."""
+        self._digests._handlers.required(check_timeline(timeline))
+        await self._check_cool_down(timeline, minimum_delay)
+        return await self._deliver(timeline, minimum_delay, now=now)
+
+    async def _deliver(self, timeline: str, minimum_delay: Duration | None, *, now: float | None) -> bool:
         digests = self._digests
-        handler = digests._handlers.required(check_timeline(timeline))
-        attempts = digests._attempts_to_open(minimum_delay, now=now)
+        handler = digests._handlers.required(timeline)
+        attempts = digests._attempts_to_open(now)
         opening = partial(attempts.open_for, handler, timeline, minimum_delay=minimum_delay)
         attempt = await self._opened(attempts, opening)
         if attempt is None:
@@ -302,8 +321,9 @@ class AsyncDigests:
         self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None
     ) -> AsyncIterator[Digest]:
         """Open a ready timeline and deliver its digest in the block, as `Digests.digest` does."""
+        await self._check_cool_down(timeline, minimum_delay)
         digests = self._digests
-        attempts = digests._attempts_to_open(minimum_delay, now=now)
+        attempts = digests._attempts_to_open(now)
         opening = partial(attempts.open, check_timeline(timeline), minimum_delay=minimum_delay)
         attempt = await self._opened(attempts, opening)
         try:

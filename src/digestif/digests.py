@@ -15,7 +15,7 @@ from digestif.attempts.outages import Outages
 from digestif.attempts.reports import report_maintenance
 from digestif.core.cadences import Cadences
 from digestif.core.damage import Damage
-from digestif.core.policy import Policy, check_delay, check_options
+from digestif.core.policy import Policy, check_delay, check_options, given_delays
 from digestif.core.records import (
     Digest,
     Record,
@@ -184,6 +184,7 @@ class Digests(Additions, Preferences, Messages):
         delays are those of `add` and `deliver`.
         """
         check_notify_delays(minimum_delay, dispatch)
+        self._check_cool_down(timeline, minimum_delay)
         delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
         record: dict[str, Any] = {"key": key, "timestamp": timestamp, "within": within, "now": now, **delays}
         if not self._gathers(timeline):
@@ -197,7 +198,7 @@ class Digests(Additions, Preferences, Messages):
             dispatch(timeline)
         elif is_ready and handler:
             with suppress(InvalidState, StaleLease):  # a worker was quicker, or the timeline was deleted meanwhile
-                self.deliver(timeline, minimum_delay, now=now)
+                self._deliver(timeline, minimum_delay, now=now)
         return is_ready
 
     def _made_ready(self, timeline: str, due: float | None, *, now: float | None) -> bool:
@@ -228,7 +229,8 @@ class Digests(Additions, Preferences, Messages):
 
     def _override(self, timeline: str) -> Override | None:
         """What people chose for the timeline."""
-        return self.store.inspect(check_timeline(timeline)).override
+        [override] = self.store.overrides([check_timeline(timeline)])
+        return override
 
     def _unstored(
         self,
@@ -247,6 +249,7 @@ class Digests(Additions, Preferences, Messages):
         arrival = self._intake.arrival(
             timeline, value, key, timestamp, within=within, terms=self._intake.terms(now=now, **delays), now=now
         )
+        self._policies.refuse_delays(timeline, given_delays(arrival.terms), override)
         record = Record(arrival.key, self._sealer.unseal(arrival.payload), arrival.timestamp)
         return self.attempts(now).unstored(timeline, record, handler, override)
 
@@ -339,7 +342,8 @@ class Digests(Additions, Preferences, Messages):
         the digest becomes a dead letter. Raises InvalidState or Busy if it can't be opened, StaleLease if
         the lease was lost.
         """
-        attempts = self._attempts_to_open(minimum_delay, now=now)
+        self._check_cool_down(timeline, minimum_delay)
+        attempts = self._attempts_to_open(now)
         attempt = attempts.open(check_timeline(timeline), minimum_delay=minimum_delay)
         try:
             with attempts.renewed(attempt, renews=self._renews(now)):
@@ -349,9 +353,16 @@ class Digests(Additions, Preferences, Messages):
             raise
         attempts.finish(attempt, DELIVERED)
 
-    def _attempts_to_open(self, minimum_delay: Duration | None, *, now: float | None) -> Attempts:
+    def _check_cool_down(self, timeline: str, minimum_delay: Duration | None) -> None:
+        """Raise ConfigError if a cool-down that the call gave is wrong, or too long for the ttl in force.
+
+        Reads the timeline's override. If another policy is set during the delivery, it wins.
+        """
         if minimum_delay is not None:
-            check_delay("minimum_delay", minimum_delay)
+            delays = {"minimum_delay": check_delay("minimum_delay", minimum_delay)}
+            self._policies.refuse_delays(timeline, delays, self._override(timeline))
+
+    def _attempts_to_open(self, now: float | None) -> Attempts:
         self._intake.millis(now)  # a wrong time must not open anything
         return self.attempts(now)
 
@@ -383,9 +394,15 @@ class Digests(Additions, Preferences, Messages):
         If the handler raises, an event carries the error, and the digest comes again by the policy's rules. False also
         if there is nothing to send. Raises InvalidState or Busy if it can't be opened.
         """
-        handler = self._handlers.required(check_timeline(timeline))
+        self._handlers.required(check_timeline(timeline))
+        self._check_cool_down(timeline, minimum_delay)
+        return self._deliver(timeline, minimum_delay, now=now)
+
+    def _deliver(self, timeline: str, minimum_delay: Duration | None, *, now: float | None) -> bool:
+        """Deliver with a cool-down that has been checked."""
+        handler = self._handlers.required(timeline)
         handler.refuse_unless_here()
-        attempts = self._attempts_to_open(minimum_delay, now=now)
+        attempts = self._attempts_to_open(now)
         attempt = attempts.open_for(handler, timeline, minimum_delay=minimum_delay)
         if attempt is None:
             return False

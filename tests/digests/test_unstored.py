@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from digestif import AsyncDigests, Delivered, Digest, Digests, Discard, Discarded, Ended, Event, Failed
+from digestif import AsyncDigests, ConfigError, Delivered, Digest, Digests, Discard, Discarded, Ended, Event, Failed
 
 Notify = Callable[[Callable[[Digest], object]], tuple[object, list[Ended]]]
 
@@ -83,3 +84,23 @@ def test_what_its_handler_does_not_want_is_told_as_discarded(notify: Notify) -> 
 
     assert answer is False
     assert isinstance(ended, Discarded)
+
+
+@pytest.mark.parametrize("name", ["first_delay", "minimum_delay"])
+def test_a_delay_that_would_outlive_the_ttl_is_refused_although_nothing_is_stored(name: str) -> None:
+    """Fact 76. A program must not fail only once its digests are switched on."""
+    sent: list[Digest] = []
+    delays: dict[str, Any] = {name: 4 * 86_400}
+
+    async def notify() -> None:
+        async with AsyncDigests("off://") as digests:
+            digests.handler("t")(sent.append)
+            await digests.notify("t", "news", **delays)
+
+    with Digests("off://") as digests:
+        digests.handler("t")(sent.append)
+        with pytest.raises(ConfigError, match=rf"{name}: .* ttl"):
+            digests.notify("t", "news", **delays)
+    with pytest.raises(ConfigError, match=rf"{name}: .* ttl"):
+        asyncio.run(notify())
+    assert sent == []

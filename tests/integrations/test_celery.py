@@ -106,6 +106,24 @@ def test_the_delays_of_a_call_are_those_of_notify(office: Office) -> None:
     assert office.digests.ledger().accepted == 3
 
 
+def test_a_cool_down_that_would_outlive_the_ttl_is_refused(office: Office) -> None:
+    """Fact 76. By the call that adds, by a dispatch of the caller's own, and by a task that was sent by hand."""
+    too_long = 4 * 86_400
+    tasks = office.tasks
+
+    with pytest.raises(ConfigError, match=r"minimum_delay: 345600 .* ttl 604800"):
+        tasks.notify("t", 1, minimum_delay=too_long)
+    assert office.digests.ledger().accepted == 0
+
+    office.digests.add("t", 1)
+    with pytest.raises(ConfigError, match="minimum_delay"):
+        tasks.dispatch("t", minimum_delay=too_long)
+    with pytest.raises(ConfigError, match="minimum_delay"):
+        tasks.deliver_digest("t", minimum_delay=too_long)
+    assert office.sent == []
+    assert office.digests.timeline("t").state == "ready"
+
+
 def test_what_waits_for_its_window_is_delivered_by_the_tick_that_finds_it_open(office: Office) -> None:
     """Facts 55, 56 and 61: a daily digest, quiet hours and a timeline that is off, by tasks."""
     office.clock.set(1_790_000_000.0)  # 21 September 2026, 14:13:20 UTC

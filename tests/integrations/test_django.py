@@ -242,7 +242,7 @@ assert Client().post("/orders/7/pay", {"card": "visa"}).status_code == 202
 
 IN_TRANSACTIONS = """
 from django.db import transaction
-from digestif.errors import InvalidRecord
+from digestif.errors import ConfigError, InvalidRecord
 from digestif.integrations.django import add, digests
 
 with transaction.atomic():
@@ -259,10 +259,15 @@ try:
         add("t", b"bytes")
 except InvalidRecord:
     print("refused where it is called")
+try:
+    with transaction.atomic():
+        add("t", "late", first_delay=1000 * 86_400)
+except ConfigError:
+    print("refused as well")
 add("t", "at once")
 print(sorted(record.value for record in digests().peek("t")))
 """
-EXPECTED = ["0", "refused where it is called", "['at once', 'kept']"]
+EXPECTED = ["0", "refused where it is called", "refused as well", "['at once', 'kept']"]
 
 
 def test_a_record_is_accepted_if_its_transaction_commits(project: Project) -> None:

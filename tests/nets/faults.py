@@ -423,9 +423,33 @@ OVERRIDES = [
     Fault(
         says="a digest ends by the policy of the code, not by the stored one",
         file="core/machine.py",
-        old="    override = slot.override\n    if override is None:\n        return plan\n",
-        new="    override = slot.override\n    if override is None or not plan.given:\n        return plan\n",
+        old="    if override is None:\n        if not plan.given",
+        new="    if override is None or not plan.given:\n        if not plan.given",
         directed="test_replaced_during_a_delivery_the_later_one_decides",
+        vectors=True,
+    ),
+    Fault(
+        says="a delay of a call may outlive the ttl",
+        file="intake/policies.py",
+        old="if not found.off and not found.policy.allows(delay):",
+        new="if not found.off and not found.policy.allows(delay) and delay < 0:",
+        directed="test_a_delay_that_would_outlive_the_ttl_is_refused",
+    ),
+    Fault(
+        says="a delay of a call wins over a policy that was set since it was checked",
+        file="core/terms.py",
+        old="given = {name: delay for name, delay in given.items() if allows(override.terms.ttl, delay)}",
+        new="given = dict(given)",
+        directed="test_a_policy_set_in_between_places_the_record",
+        model=False,  # nothing happens there between the check and the add
+        vectors=True,
+    ),
+    Fault(
+        says="a cool-down of a call wins over a policy that was set since it was checked",
+        file="core/machine.py",
+        old="is_given = plan.given and allows(override.terms.ttl, plan.cool_down)",
+        new="is_given = plan.given",
+        directed="test_a_policy_set_during_a_delivery_gives_the_cool_down",
         vectors=True,
     ),
     Fault(

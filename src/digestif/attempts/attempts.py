@@ -322,7 +322,8 @@ class Attempts:
             openings = code.openings(timeline, to_millis(attempt.time()))
         except Exception as error:  # noqa: BLE001  # a user's function
             self._policies.report(timeline, self._policies.source_of(timeline), error)
-        return Plan(cool_down, code.max_records, openings, given)
+        ttl = None if code.ttl is None else to_millis(code.ttl)
+        return Plan(cool_down, code.max_records, openings, given, ttl if given else None)
 
     def _unreadable(self, attempt: Attempt, error: Exception) -> Verdict:
         """The verdict on an attempt that failed before a handler saw it."""

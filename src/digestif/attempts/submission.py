@@ -62,7 +62,9 @@ def _completion(attempt: Attempt, _: Verdict) -> Completion:
     receipt = shortened_text("; ".join(attempt.receipts), LONGEST_TEXT) or None
     plan = attempt.plan
     keys = attempt.newest_keys()
-    return Completion(attempt.lease, plan.cool_down, plan.max_records, receipt, plan.openings, plan.given, keys)
+    return Completion(
+        attempt.lease, plan.cool_down, plan.max_records, receipt, plan.openings, plan.given, keys, plan.ttl
+    )
 
 
 def _release(attempt: Attempt, verdict: Verdict) -> Release:
@@ -113,6 +115,7 @@ def _burial(attempt: Attempt, verdict: Verdict) -> Burial:
         plan.openings,
         plan.given,
         unknown=verdict.unknown,
+        ttl=plan.ttl,
     )
 
 

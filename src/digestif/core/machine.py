@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from digestif.core.records import DeadLetter, State
-from digestif.core.terms import Count, Openings, Override, Terms, Time, in_force
+from digestif.core.terms import Count, Openings, Override, Terms, Time, allows, in_force, longest_delay
 from digestif.core.times import Millis, instant_text, to_seconds
 from digestif.errors import Busy, InvalidState
 
@@ -120,6 +120,7 @@ class Plan(NamedTuple):
     max_records: int | None = None
     openings: Openings | None = None
     given: bool = False  # the call gave the cool-down itself
+    ttl: Millis | None = None
 
 
 IDLE = Slot()
@@ -527,11 +528,17 @@ def after_completion(slot: Slot, *, now: Millis, plan: Plan) -> Slot:
 
 
 def plan_in_force(plan: Plan, slot: Slot) -> Plan:
-    """How a timeline goes on: by a cool-down given to the call, by its override, or by the policy in the code."""
+    """How a timeline goes on: by a cool-down given to the call, by its override, or by the policy in the code.
+
+    A given cool-down that the ttl does not allow was checked before the policy changed, as a delay in `in_force`.
+    """
     override = slot.override
     if override is None:
-        return plan
-    cool_down = plan.cool_down if plan.given else override.cool_down(slot.iteration)
+        if not plan.given or plan.ttl is None:
+            return plan
+        return plan._replace(cool_down=min(plan.cool_down, longest_delay(plan.ttl)))
+    is_given = plan.given and allows(override.terms.ttl, plan.cool_down)
+    cool_down = plan.cool_down if is_given else override.cool_down(slot.iteration)
     return Plan(cool_down, override.terms.max_records, override.terms.openings)
 
 

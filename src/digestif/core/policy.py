@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from digestif.core import policy_text
 from digestif.core.backoff import Exponential, Intervals, Retry
 from digestif.core.durations import written_duration
-from digestif.core.terms import FIRST_DELAY, INCREMENT, MAXIMUM, Openings, Terms
+from digestif.core.terms import FIRST_DELAY, GIVEN, INCREMENT, MAXIMUM, Openings, Terms
 from digestif.core.texts import did_you_mean, reason_of, shortened
-from digestif.core.times import LONGEST, Duration, Millis, in_seconds, is_duration, to_millis
+from digestif.core.times import LONGEST, Duration, Millis, in_seconds, is_duration, to_millis, to_seconds
 from digestif.core.windows import Window, ZoneRule
 from digestif.errors import ConfigError
 
@@ -130,8 +130,8 @@ class Policy:
             )
         if self.quiet is not None and self.quiet > self.maximum_delay:
             raise ConfigError(f"quiet: {self.quiet:g} is more than maximum_delay {self.maximum_delay:g}")
-        longest = self.longest_wait
-        if self.ttl is not None and self.ttl < 2 * longest:
+        if not self.allows(self.longest_delay):
+            longest = self.longest_wait
             raise ConfigError(
                 f"ttl: {self.ttl:g} is less than 2 × {longest:g}, the longest wait of this policy: "
                 f"records could expire while they wait; make it at least {written_duration(math.ceil(2 * longest))}"
@@ -160,7 +160,19 @@ class Policy:
     @property
     def longest_wait(self) -> float:
         """The longest time that this policy lets a record wait, in seconds: for its delays, then for the window."""
-        return self.longest_delay + (0 if self.window is None else self.window.longest_gap)
+        return self._wait(self.longest_delay)
+
+    def allows(self, delay: float) -> bool:
+        """True if records can wait for this delay, in seconds, and then for the window: at most half the ttl."""
+        return self.ttl is None or self.ttl >= 2 * self._wait(delay)
+
+    @property
+    def longest_allowed(self) -> float:
+        """The longest delay that the ttl allows, in seconds: half of it, less the longest wait for the window."""
+        return math.inf if self.ttl is None else self.ttl / 2 - self._wait(0)
+
+    def _wait(self, delay: float) -> float:
+        return delay + (0 if self.window is None else self.window.longest_gap)
 
     def terms(
         self,
@@ -223,10 +235,7 @@ class Policy:
         if self.backoff is None:
             return to_millis(self.minimum_delay)
         delay = _checked_backoff(self.backoff, iteration)
-        if self.ttl is None:
-            return to_millis(delay)
-        gap = 0 if self.window is None else self.window.longest_gap
-        return to_millis(min(delay, self.ttl / 2 - gap))
+        return to_millis(min(delay, self.longest_allowed))
 
     def cool_downs(self) -> tuple[Millis, ...]:
         """The cool-downs by iteration, as far as they differ: the last one also holds for all later iterations."""
@@ -299,6 +308,11 @@ def check_delay(name: str, value: object) -> float:
     if not is_duration(seconds):
         raise ConfigError(f"{name}: {shortened(value)} is not a number of seconds from 0 to {LONGEST:g}")
     return seconds
+
+
+def given_delays(terms: Terms) -> dict[str, float]:
+    """The delays that a call gave itself, by their names, in seconds."""
+    return {_GIVEN[bit]: to_seconds(getattr(terms, name)) for bit, name in GIVEN.items() if terms.given & bit}
 
 
 def _check_count(name: str, value: object) -> None:

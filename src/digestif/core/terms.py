@@ -57,12 +57,34 @@ class Override(Struct, frozen=True, omit_defaults=True):
 
 
 def in_force(terms: Terms, override: Override | None) -> Terms:
-    """The terms of an add: delays given to the call, then the stored override, then the policy in the code."""
-    if override is None:
-        return terms
+    """The terms of an add: delays given to the call, then the stored override, then the policy in the code.
+
+    The engine refuses a given delay that the ttl does not allow. One that arrives here was checked before the policy
+    changed: the override wins over it, and without an override it is cut.
+    """
     if not terms.given:
-        return override.terms
+        return terms if override is None else override.terms
     given = {name: getattr(terms, name) for bit, name in GIVEN.items() if terms.given & bit}
+    if override is None:
+        return _cut(terms, given)
+    given = {name: delay for name, delay in given.items() if allows(override.terms.ttl, delay)}
     if "maximum" in given and override.terms.increment is None:  # as a cap that is given to a policy with a backoff
         given.setdefault("increment", 0)
     return replace(override.terms, **given)
+
+
+def _cut(terms: Terms, given: dict[str, Millis]) -> Terms:
+    if terms.ttl is None:
+        return terms
+    longest = longest_delay(terms.ttl)
+    return replace(terms, **{name: min(delay, longest) for name, delay in given.items()})
+
+
+def allows(ttl: Millis | None, delay: Millis) -> bool:
+    """True if a call may give this delay: records must not expire while they wait."""
+    return ttl is None or delay <= longest_delay(ttl)
+
+
+def longest_delay(ttl: Millis) -> Millis:
+    """The longest delay that a call may give."""
+    return ttl // 2

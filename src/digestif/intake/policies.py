@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from inspect import isawaitable, iscoroutine, iscoroutinefunction
@@ -121,6 +121,17 @@ class Policies:
             self._failures.report(timeline, name, error)
             failure = f"its stored policy can't be read: {error}; that in the code holds"
             return PolicyInForce(policy=source.find(timeline).policy, source=source.name, failure=failure)
+
+    def refuse_delays(self, timeline: str, delays: Mapping[str, float], override: Override | None) -> None:
+        """Raise ConfigError if a delay of a call, in seconds, is too long for the ttl in force."""
+        found = self.in_force(timeline, override)
+        for name, delay in delays.items():
+            if not found.off and not found.policy.allows(delay):
+                raise ConfigError(
+                    f"{name}: {delay:g} is too long for the ttl {found.policy.ttl:g} of {shortened(timeline)} "
+                    f"({found.source}): records could expire before they are due; "
+                    f"give at most {max(0, found.policy.longest_allowed):g}, or a policy with a longer ttl"
+                )
 
     def report(self, timeline: str, source: str, error: Exception) -> None:
         """Emit that a policy failed, at most once a minute for each source."""

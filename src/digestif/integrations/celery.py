@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, Instant, in_seconds, is_duration, to_millis, to_seconds
 from digestif.digests import Digests
@@ -62,7 +61,7 @@ class Tasks:
         Once the record is accepted nothing is raised: if the broker does not take the task, an event says so, and a
         tick finds the timeline. `minimum_delay` is the cool-down after that task; a tick's task has the policy's.
         """
-        cool_down = None if minimum_delay is None else check_delay("minimum_delay", minimum_delay)
+        self.digests._check_cool_down(timeline, minimum_delay)
         return self.digests.notify(
             timeline,
             value,
@@ -72,11 +71,15 @@ class Tasks:
             first_delay=first_delay,
             increment_delay=increment_delay,
             maximum_delay=maximum_delay,
-            dispatch=partial(self.dispatch, minimum_delay=cool_down),
+            dispatch=partial(self._dispatch, minimum_delay=minimum_delay),
         )
 
     def dispatch(self, timeline: str, *, minimum_delay: Duration | None = None) -> bool:
         """Let a task deliver a ready timeline. False if the broker does not take it."""
+        self.digests._check_cool_down(timeline, minimum_delay)
+        return self._dispatch(timeline, minimum_delay)
+
+    def _dispatch(self, timeline: str, minimum_delay: Duration | None) -> bool:
         options = {} if minimum_delay is None else {"minimum_delay": in_seconds(minimum_delay)}
         try:
             self.deliver_digest.delay(timeline, **options)

@@ -183,10 +183,11 @@ class Completion(NamedTuple):
     openings: Openings | None = None  # of the policy's window
     given: bool = False  # the cool-down was given to the call: an override does not replace it
     keys: Sequence[str] | None = None  # of its newest records, for the history; None: the store looks for them
+    ttl: Millis | None = None  # a cool-down that was given is at most half of it
 
     @property
     def plan(self) -> Plan:
-        return Plan(self.cool_down, self.max_records, self.openings, self.given)
+        return Plan(self.cool_down, self.max_records, self.openings, self.given, self.ttl)
 
 
 class Release(NamedTuple):
@@ -212,10 +213,11 @@ class Burial(NamedTuple):
     openings: Openings | None = None
     given: bool = False
     unknown: bool = False  # the last attempt may have gone out
+    ttl: Millis | None = None
 
     @property
     def plan(self) -> Plan:
-        return Plan(self.cool_down, self.max_records, self.openings, self.given)
+        return Plan(self.cool_down, self.max_records, self.openings, self.given, self.ttl)
 
 
 class Replan(NamedTuple):

@@ -5,7 +5,7 @@ page as the `after` of the next.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -15,6 +15,7 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry, State
+from digestif.core.terms import Override
 from digestif.core.texts import shortened
 from digestif.core.times import Millis
 from digestif.errors import ConfigError
@@ -82,6 +83,10 @@ class StoreReader(ABC):
     @abstractmethod
     def inspect(self, timeline: str) -> Slot:
         """The timeline as it is; IDLE if nothing is stored."""
+
+    def overrides(self, timelines: Sequence[str]) -> list[Override | None]:
+        """The policies that are stored for timelines, None for one that has none; at most PAGE_TIMELINES."""
+        return [self.inspect(timeline).override for timeline in timelines]
 
     @abstractmethod
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise, takewhile
 from typing import Any, NamedTuple
 
-from digestif import Busy, InvalidState, Policy, Record, StaleLease
+from digestif import Busy, ConfigError, InvalidState, Policy, Record, StaleLease
 
 FOREVER = 10**18  # milliseconds
 FATES = ("accepted", "pending", "open", "delivered", "superseded", "dropped", "expired", "deleted", "dead")
@@ -79,6 +79,14 @@ class Calendar:
                     break
                 found.append(max(begin, now))
         return found[-1] if found else None
+
+    def longest_wait(self) -> int:
+        """How long the next opening may be away."""
+        if self.times:
+            times = takewhile(lambda time: time <= 2 * self.period, self.times_from(0))
+            return max(later - earlier for earlier, later in pairwise(times))
+        spans = takewhile(lambda span: span[0] <= 2 * self.period, self.spans_from(0))
+        return max(begin - end for (_, end), (begin, _) in pairwise(spans))
 
     def inside(self, at: int) -> int:
         """The first moment from `at` on inside the hours, if there are any."""
@@ -301,6 +309,7 @@ class Model:
         maximum_delay: float | None = None,
     ) -> bool:
         """Accept a record; true if the caller should have it delivered now."""
+        self._refuse_long(timeline, code, first_delay, increment_delay, maximum_delay)
         line = self.lines.setdefault(timeline, Line())
         if line.is_off():
             self.counts["declined"] += 1
@@ -325,6 +334,16 @@ class Model:
                 at = self._postponed(line, policy, now, increment_delay, maximum, is_capped=maximum_delay is not None)
                 self._place(line, at, rules, now, known=line.known(code, now))
         return False
+
+    def _refuse_long(self, key: str, code: Code, *delays: float | None) -> None:
+        """A record must not wait longer than half its time to live, for a delay of the call and then the calendar."""
+        line = self.lines.get(key, Line())
+        rules = line.in_force(code)
+        if line.is_off() or rules.policy.ttl is None:
+            return
+        gap = 0 if rules.calendar is None else rules.calendar.longest_wait()
+        if any(delay is not None and 2 * (ms(delay) + gap) > ms(rules.policy.ttl) for delay in delays):
+            raise ConfigError(key)
 
     def _has_come(self, line: Line, rules: Rules, now: int) -> bool:
         """A time of the calendar has come: the timeline is delivered then, however late, and not put off."""
@@ -359,7 +378,10 @@ class Model:
             line.at, line.aligned = opening, True
 
     def add_many(self, items: Iterable[tuple[str, Record]], code: Code, now: int, **delays: Any) -> list[bool]:
-        """Add one after the other."""
+        """Add one after the other, unless a delay is too long for one of them."""
+        items = list(items)
+        for timeline, _ in items:
+            self._refuse_long(timeline, code, *(delay for name, delay in delays.items() if name != "within"))
         return [self.add(timeline, record, code, now, **delays) for timeline, record in items]
 
     def _join(self, line: Line, record: Record, policy: Policy, now: int, within: float | None) -> None:
@@ -499,6 +521,7 @@ class Model:
         What it does deliver is `beside`: timeline, token and time of each. Those are not alone any more. A timeline
         that may not be delivered now waits. The digest of one that was switched off is discarded.
         """
+        self._refuse_long(key, code, minimum_delay)
         line = self.lines.get(key, Line())
         if line.state == "open" and not line.has_lapsed(now):
             raise Busy(key)
@@ -689,8 +712,8 @@ class Model:
     ) -> None:
         """The timeline goes on by the rules in force now.
 
-        A cool-down given to the call comes first, then that of the timeline's own rules, then the one that the code
-        `planned`. Openings of the code are those that were known when the digest was opened, or when they were `asked`
+        A cool-down given to the call comes first if the ttl allows it, then that of the timeline's own rules, then the
+        one that the code `planned`. Openings of the code are those that were known when the digest was opened, or when they were `asked`
         for.
         """
         assert line.digest is not None
@@ -703,12 +726,22 @@ class Model:
         line.last = line.last if was_empty else now
         cool_down = self._cool_down(line, code)
         cool_down = cool_down if planned is None or line.own is not None else planned
-        cool_down = cool_down if minimum_delay is None else minimum_delay
         rules = Rules(UNPLANNED) if line.is_off() else line.in_force(code)
+        if minimum_delay is not None:
+            cool_down = self._allowed(minimum_delay, cool_down, line, rules.policy)
         line.state = "waiting"
         self._place(
             line, now + ms(cool_down), rules, now, known=line.known(code, line.opened if asked is None else asked)
         )
+
+    def _allowed(self, given: float, cool_down: float, line: Line, policy: Policy) -> float:
+        """The cool-down given to the call, unless a policy with a shorter ttl was set during the delivery.
+
+        Then that policy's own cool-down holds; where the policy was cleared, half the ttl of the code's.
+        """
+        if line.is_off() or policy.ttl is None or 2 * ms(given) <= ms(policy.ttl):
+            return given
+        return cool_down if line.own is not None else policy.ttl / 2
 
     def _cool_down(self, line: Line, code: Code) -> float:
         """After a digest, or after as many as the timeline has had. One that is off needs none."""

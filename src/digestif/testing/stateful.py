@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from digestif import Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease, Window
+from digestif import ConfigError, Digest, Digests, Exponential, InvalidState, Policy, Record, StaleLease, Window
 from digestif.core.capacity import Stored
 from digestif.core.machine import seen
 from digestif.core.terms import Openings
@@ -494,7 +494,12 @@ class StoreMachine(RuleBasedStateMachine):
         held = self.lease(index)
         rules, plan = RULES[held.policy], self.plan(cool_down, given)
         completion = Completion(
-            leased(held), ms(cool_down), rules.policy.max_records, openings=self.openings(held.policy), given=given
+            leased(held),
+            ms(cool_down),
+            rules.policy.max_records,
+            openings=self.openings(held.policy),
+            given=given,
+            ttl=maybe_ms(rules.policy.ttl),
         )
         self.same(
             lambda: proven(self.store.complete([completion], now=self.now)),
@@ -520,7 +525,13 @@ class StoreMachine(RuleBasedStateMachine):
         rules, plan = RULES[held.policy], self.plan(cool_down, given)
         openings = self.openings(held.policy)
         burial = Burial(
-            leased(held), "given up", ms(cool_down), rules.policy.max_records, openings=openings, given=given
+            leased(held),
+            "given up",
+            ms(cool_down),
+            rules.policy.max_records,
+            openings=openings,
+            given=given,
+            ttl=maybe_ms(rules.policy.ttl),
         )
         self.same(
             lambda: proven(self.store.bury([burial], now=self.now)),
@@ -844,7 +855,7 @@ def outcome(call: Callable[[], T]) -> T | Refusal:
     """What a call answers or how it refuses."""
     try:
         return call()
-    except (InvalidState, StaleLease) as error:
+    except (ConfigError, InvalidState, StaleLease) as error:
         return Refusal(type(error))
 
 

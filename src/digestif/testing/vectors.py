@@ -29,6 +29,7 @@ class OwnPolicy(NamedTuple):
     quiet: int | None = None
     max_records: int | None = None
     calendar: Calendar | None = None
+    ttl: int | None = None
     cool_downs: tuple[int, ...] = (0,)  # by iteration; the last one holds for all later ones
 
 
@@ -63,6 +64,7 @@ class Add(NamedTuple):
     quiet: int | None = None
     max_records: int | None = None
     calendar: Calendar | None = None
+    ttl: int | None = None
     given: tuple[str, ...] = ()  # first_delay, increment, maximum: those that the call gave itself
     own: OwnPolicy | None = None
     by_delays: int | None = None  # before: set if a window made `at` of it
@@ -84,6 +86,7 @@ class Complete(NamedTuple):
     max_records: int | None = None
     calendar: Calendar | None = None
     given: bool = False  # the call gave the cool-down itself
+    ttl: int | None = None
     own: OwnPolicy | None = None
     last: int | None = None  # before
     iteration: int = 0  # before
@@ -537,6 +540,86 @@ OVERRIDDEN_ADDS = [
         given=("increment",),
         own=OwnPolicy(calendar=TIMES),
     ),
+    _first(
+        "a first delay that the call gives, as long as its own ttl allows",
+        5,
+        (505, 505),
+        first_delay=500,
+        given=("first_delay",),
+        own=OwnPolicy(first_delay=100, ttl=1_001),
+    ),
+    _first(
+        "…and one that is too long for it",
+        5,
+        (105, 105),
+        first_delay=501,
+        given=("first_delay",),
+        own=OwnPolicy(first_delay=100, ttl=1_001),
+    ),
+    _waiting(
+        "an increment that the call gives and that is too long for its own ttl",
+        10,
+        (50, None),
+        (57, 57),
+        increment=501,
+        given=("increment",),
+        own=OwnPolicy(increment=7, ttl=1_000),
+    ),
+    _waiting(
+        "a cap that the call gives and that is too long for its own ttl",
+        10,
+        (50, None),
+        (55, 55),
+        maximum=501,
+        given=("maximum",),
+        own=OwnPolicy(increment=30, maximum=55, ttl=1_000),
+    ),
+    _waiting(
+        "…where it has no increments",
+        10,
+        (50, None),
+        (50, 50),
+        maximum=501,
+        given=("maximum",),
+        own=OwnPolicy(increment=None, ttl=1_000),
+    ),
+    _first(
+        "its own ttl instead of the call's",
+        5,
+        (505, 505),
+        first_delay=500,
+        ttl=10,
+        given=("first_delay",),
+        own=OwnPolicy(ttl=1_000),
+    ),
+    _first(
+        "a first delay that is too long for the ttl is cut",
+        5,
+        (505, 505),
+        first_delay=501,
+        ttl=1_001,
+        given=("first_delay",),
+    ),
+    _first("…if the call gives it", 5, (506, 506), first_delay=501, ttl=1_001),
+    _waiting(
+        "an increment that is too long is cut",
+        10,
+        (50, None),
+        (550, 550),
+        increment=501,
+        ttl=1_000,
+        given=("increment",),
+    ),
+    _waiting(
+        "a cap that is too long is cut",
+        10,
+        (450, None),
+        (500, 500),
+        increment=60,
+        maximum=501,
+        ttl=1_000,
+        given=("maximum",),
+    ),
     _first("openings of its own that have ended", 310, (310, 310), Calendar((310, 320)), own=OwnPolicy(calendar=TIMES)),
 ]
 
@@ -605,6 +688,24 @@ COMPLETIONS = [
     _ended(
         "a window of its own, after a given cool-down", 110, 50, (200, 160), given=True, own=OwnPolicy(calendar=TIMES)
     ),
+    _ended(
+        "a cool-down that the call gives, as long as its own ttl allows",
+        1_000,
+        500,
+        (1_500, 1_500),
+        given=True,
+        own=OwnPolicy(cool_downs=(10, 20), ttl=1_001),
+    ),
+    _ended(
+        "…and one that is too long for it",
+        1_000,
+        501,
+        (1_020, 1_020),
+        given=True,
+        own=OwnPolicy(cool_downs=(10, 20), ttl=1_001),
+    ),
+    _ended("a given cool-down that is too long for the ttl is cut", 1_000, 501, (1_500, 1_500), given=True, ttl=1_001),
+    _ended("…if the call gives it", 1_000, 501, (1_501, 1_501), ttl=1_001),
     _ended("no window of its own", 110, 50, (115, 115), TIMES, own=OwnPolicy(cool_downs=(5,))),
     _ended("a count of its own", 110, 50, (110, 110), pending=2, own=OwnPolicy(max_records=2, cool_downs=(50,))),
     _ended("no count of its own", 110, 50, (160, 160), pending=2, max_records=2, own=OwnPolicy(cool_downs=(50,))),

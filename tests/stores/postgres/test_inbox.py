@@ -1,12 +1,13 @@
 """The inbox: nothing that is stored in it can stop a namespace."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from digestif import Damaged, Digests, Event, StoreError
+from digestif import AsyncDigests, ConfigError, Damaged, Digests, Event, Policy, StoreError
 from digestif.testing.conformance.actions import deliver, keys, scheduled
 from tests.stores.postgres.servers import empty_database
 
@@ -105,3 +106,49 @@ def test_a_slot_whose_batch_is_no_number_is_named_by_a_single_add(digests: Diges
 
     with pytest.raises(StoreError, match=r"'good'.*digestif repair"):
         digests.add("good", 2)
+
+
+TOO_LONG = 4 * 86_400
+
+
+def test_a_delay_that_would_outlive_the_ttl_is_refused_inside_a_transaction(digests: Digests, dsn: str) -> None:
+    """Fact 76. The override is read by the store's own connection: what the caller's transaction did stays as it is."""
+    digests.set_policy("own", Policy(ttl=10 * TOO_LONG))
+
+    with psycopg.connect(dsn) as connection:
+        digests.add("t", "kept", connection=connection)
+        with pytest.raises(ConfigError, match=r"first_delay: .* ttl"):
+            digests.add("t", "refused", first_delay=TOO_LONG, connection=connection)
+        with pytest.raises(ConfigError, match=r"first_delay: .* ttl"):
+            digests.add_many([("own", 1), ("t", "refused")], first_delay=TOO_LONG, connection=connection)
+        digests.add("own", "kept", first_delay=TOO_LONG, connection=connection)
+
+    assert [record.value for record in digests.peek("t")] == ["kept"]
+    assert [record.value for record in digests.peek("own")] == ["kept"]
+
+
+def test_a_caller_who_awaits_is_refused_as_well(digests: Digests, dsn: str) -> None:
+    """Fact 76."""
+
+    async def run() -> None:
+        async with AsyncDigests(dsn) as own, await psycopg.AsyncConnection.connect(dsn) as connection:
+            with pytest.raises(ConfigError, match=r"first_delay: .* ttl"):
+                await own.add("t", "refused", first_delay=TOO_LONG, connection=connection)
+            with pytest.raises(ConfigError, match=r"first_delay: .* ttl"):
+                await own.add_many([("t", "refused")], first_delay=TOO_LONG, connection=connection)
+
+    asyncio.run(run())
+
+    assert digests.peek("t") == []
+
+
+def test_a_policy_that_is_set_before_the_commit_wins_over_a_delay(digests: Digests, dsn: str) -> None:
+    """Fact 76. The record leaves by the policy that holds when it is accepted."""
+    with psycopg.connect(dsn) as connection:
+        digests.add("t", 1, first_delay=TOO_LONG / 2, connection=connection)
+        digests.set_policy("t", Policy(first_delay=60, minimum_delay=60, maximum_delay=60, ttl=600))
+        connection.commit()
+
+    due = digests.timeline("t").due
+    assert due is not None
+    assert due <= digests.store.time(0) / 1000 + 60

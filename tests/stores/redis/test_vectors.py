@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from digestif import InvalidState
 from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Push, Rule, Slot, Unfinished
 from digestif.core.records import DeadLetter, State
-from digestif.core.terms import Openings, Override, Terms
+from digestif.core.terms import INCREMENT, Openings, Override, Terms
 from digestif.stores.redis.client import scripts
 from digestif.stores.redis.client.scripts import load_include
 from digestif.stores.redis.encoding import plan
@@ -178,9 +178,10 @@ terms = st.builds(
     maximum=delays,
     quiet=maybe,
     max_records=limits,
+    ttl=maybe,
     openings=maybe_openings,
     given=st.integers(0, 7),
-)
+).map(lambda terms: replace(terms, increment=terms.increment or 0) if terms.given & INCREMENT else terms)
 overrides = st.builds(
     Override,
     text=st.just("daily"),
@@ -190,7 +191,7 @@ overrides = st.builds(
     off=flags,
 )
 pushes = st.builds(Push, delays, delays, st.none() | times)
-plans = st.builds(Plan, delays, limits, maybe_openings, flags)
+plans = st.builds(Plan, delays, limits, maybe_openings, flags, maybe)
 digests = st.builds(
     Unfinished,
     id=st.just("x"),

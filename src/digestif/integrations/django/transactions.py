@@ -35,6 +35,8 @@ def add(
     intake = engine._intake
     terms = intake.terms(first_delay, increment_delay, maximum_delay, now=None)
     arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=None)
+    if arrival.terms.given:
+        engine._refuse_long_delays([arrival])
     if is_inside and alias == database:
         engine.store.add_inside(connections[alias], [arrival])
     elif is_inside:

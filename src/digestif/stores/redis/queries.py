@@ -11,6 +11,7 @@ from digestif.core.damage import Damage
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.terms import Override
 from digestif.core.times import Millis
 from digestif.core.transfer import is_incoming, move_start
 from digestif.stores.base import HISTORY_LIMIT, Store
@@ -40,10 +41,18 @@ class RedisQueries(RedisOverview, Store):
     # Timelines
 
     def inspect(self, timeline: str) -> Slot:
-        [found] = read_slots(self._scripts, [timeline])
-        if isinstance(found, Unreadable):
-            raise found
-        return found or IDLE
+        [slot] = self._slots([timeline])
+        return slot
+
+    def overrides(self, timelines: Sequence[str]) -> list[Override | None]:
+        return [slot.override for slot in self._slots(timelines)]
+
+    def _slots(self, timelines: Sequence[str]) -> list[Slot]:
+        found = read_slots(self._scripts, timelines)
+        for each in found:
+            if isinstance(each, Unreadable):
+                raise each
+        return [IDLE if each is None or isinstance(each, Unreadable) else each for each in found]
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         found: list[tuple[str, Slot]] = []

@@ -1,8 +1,11 @@
 """Queries over timelines, records and dead letters."""
 
+from collections.abc import Sequence
+
 from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, State
+from digestif.core.terms import Override
 from digestif.core.transfer import is_incoming
 from digestif.stores.reader import PAGE_READ, PAUSED, Order, Part, Place, TimelinePage, place_of
 from digestif.stores.rows.view import Rows
@@ -12,6 +15,11 @@ def records(rows: Rows, timeline: str, part: Part, *, after: Cursor | None, limi
     batches = _batches(rows.slot(timeline))[part]
     pages = [record for batch in batches for record in rows.page(batch, after=after, limit=limit)]
     return pages if len(batches) < 2 else sorted(pages, key=by_age, reverse=True)[:limit]
+
+
+def overrides(rows: Rows, timelines: Sequence[str]) -> list[Override | None]:
+    rows.concern(timelines)
+    return [rows.slot(timeline).override for timeline in timelines]
 
 
 def find(rows: Rows, timeline: str, key: str) -> dict[Part, Stored]:

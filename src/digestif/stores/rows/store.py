@@ -281,6 +281,9 @@ class RowStore(Store, TransferStore):
     def inspect(self, timeline: str) -> Slot:
         return self._read(lambda rows: rows.slot(timeline))
 
+    def overrides(self, timelines: Sequence[str]) -> list[Override | None]:
+        return self._read_aside(partial(queries.overrides, timelines=timelines))
+
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         return self._read(lambda rows: queries.scan(rows, prefix=prefix, after=after, limit=limit))
 

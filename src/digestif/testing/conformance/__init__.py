@@ -11,6 +11,7 @@ from digestif.testing.conformance.capacity import Capacity
 from digestif.testing.conformance.complete import Completions, Replays, StaleTokens
 from digestif.testing.conformance.control import Flushes, Pauses, Retractions
 from digestif.testing.conformance.damage import DamagedAccounts, DamagedTimelines, Repairs
+from digestif.testing.conformance.delays import CallDelays, ChangedMeanwhile
 from digestif.testing.conformance.deletion import Deletion
 from digestif.testing.conformance.deliver import Deliveries
 from digestif.testing.conformance.digest import DigestBlocks, UndecodableRecords
@@ -51,7 +52,9 @@ class StoreConformance(
     BacklogCounts,
     BacklogOverviews,
     Backoffs,
+    CallDelays,
     Capacity,
+    ChangedMeanwhile,
     Claims,
     Completions,
     Configuration,

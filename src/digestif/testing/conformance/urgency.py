@@ -88,14 +88,14 @@ class Urgency(Suite):
         digests = digests_with(lease=1000, capacity=1, minimum_delay=100, maximum_delay=100, ttl=200)
         for timeline in ("dropped", "expired"):
             digests.add(timeline, "first", now=T)
-            with digests.digest(timeline, 500, now=T):
-                digests.add(timeline, Record("urgent", 1, T), within=250, now=T)
+            with digests.digest(timeline, 100, now=T):
+                digests.add(timeline, Record("urgent", 1, T), within=50, now=T)
                 if timeline == "dropped":
                     digests.add(timeline, Record("newer", 2, T + 1), now=T)
                 digests.maintenance(T - 1, now=T if timeline == "dropped" else T + 200)
 
-        assert digests.timeline("dropped").due == T + 500
-        assert digests.timeline("expired").due == T + 500
+        assert digests.timeline("dropped").due == T + 100
+        assert digests.timeline("expired").due == T + 100
 
     def test_a_retry_is_not_put_off_nor_pulled_forward(self, digests: Digests) -> None:
         """Fact 51. An unfinished digest waits for its retry: an urgent record joins pending and moves nothing."""

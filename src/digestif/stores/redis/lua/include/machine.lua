@@ -18,19 +18,32 @@ end
 
 local FIRST_DELAY, INCREMENT, MAXIMUM = 1, 2, 4 -- of the delays that a call gave itself
 
--- The terms of an add: delays given to the call, then the stored override, then the policy in the code.
+-- The longest delay that a call may give: records must not expire while they wait.
+local function longest_delay(ttl)
+  return ttl and math.floor(ttl / 2) or math.huge
+end
+
+-- The terms of an add: delays given to the call, then the stored override, then the policy in the code. A given delay
+-- that the ttl does not allow was checked before the policy changed: the override wins over it, and without an override
+-- it is cut.
 local function in_force(terms, override)
-  if not override then
+  local given = terms.given or 0
+  if not override and given == 0 then
     return terms
   end
-  local own, given = override.terms, terms.given or 0
-  local function is_given(bit)
-    return given % (2 * bit) >= bit
+  local own = override and override.terms or terms
+  local longest = longest_delay(own.ttl)
+  local function given_one(bit, delay)
+    if given % (2 * bit) < bit or not delay then
+      return nil
+    end
+    return delay <= longest and delay or not override and longest or nil
   end
+  local maximum = given_one(MAXIMUM, terms.maximum)
   return {
-    first_delay = is_given(FIRST_DELAY) and terms.first_delay or own.first_delay or 0,
-    increment = is_given(INCREMENT) and terms.increment or own.increment or is_given(MAXIMUM) and 0 or nil,
-    maximum = is_given(MAXIMUM) and terms.maximum or own.maximum or 0,
+    first_delay = given_one(FIRST_DELAY, terms.first_delay) or own.first_delay or 0,
+    increment = given_one(INCREMENT, terms.increment) or own.increment or override and maximum and 0 or nil,
+    maximum = maximum or own.maximum or 0,
     quiet = own.quiet,
     max_records = own.max_records,
     capacity = own.capacity or math.huge,
@@ -378,12 +391,14 @@ end
 
 -- How a timeline goes on: by a cool-down given to the call, by its override, or by the policy in the code.
 local function plan_in_force(plan, slot)
-  local override = slot.override
+  local override, cool_down = slot.override, plan.cool_down
   if not override then
+    plan.cool_down = plan.given and math.min(cool_down, longest_delay(plan.ttl)) or cool_down
     return plan
   end
+  local is_given = plan.given and cool_down <= longest_delay(override.terms.ttl)
   return {
-    cool_down = plan.given and plan.cool_down or cool_down_of(override, slot.iteration),
+    cool_down = is_given and cool_down or cool_down_of(override, slot.iteration),
     max_records = override.terms.max_records,
     openings = override.terms.openings,
   }
