@@ -30,13 +30,14 @@ from digestif.core.verdicts import DELIVERED
 from digestif.dsn import redacted
 from digestif.errors import ConfigError, InvalidState
 from digestif.events.base import Events, Listener
-from digestif.events.engine import Damaged
+from digestif.events.engine import Damaged, RecordsLost
 from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
 from digestif.messages import Messages
 from digestif.preferences import Preferences
 from digestif.stores.base import PAGE_TIMELINES, Admission, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
+from digestif.stores.damage import LOSS
 from digestif.stores.partitions import visit
 from digestif.stores.registry import check_namespace, open_store
 from digestif.worker.worker import Worker
@@ -136,7 +137,10 @@ class Digests(Additions, Preferences, Messages):
         return self.events.subscribe(listener)
 
     def _tell_of_damage(self, damage: Damage) -> None:
-        self.events.emit(Damaged(timeline=damage.timeline, part=damage.part, problem=damage.problem))
+        if damage.part == LOSS and damage.timeline is not None:
+            self.events.emit(RecordsLost(timeline=damage.timeline, records=damage.records))
+        else:
+            self.events.emit(Damaged(timeline=damage.timeline, part=damage.part, problem=damage.problem))
 
     def close(self) -> None:
         """Close the connections of routes, and the store if it was made from a DSN."""

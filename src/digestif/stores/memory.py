@@ -202,9 +202,6 @@ class NeverDamaged:
     def remove_entry(self, place: int) -> None:
         raise NotImplementedError
 
-    def lost_keys(self, batch: int, *, limit: int) -> list[str]:
-        return []
-
 
 class MemoryRows(NeverDamaged):
     """All rows of a namespace, and the `Rows` of every unit of work: the lock lets one run at a time.
@@ -458,7 +455,14 @@ class MemoryRows(NeverDamaged):
         return max((entry.expires for entry in self._entries(batch).values()), default=0)
 
     def sizes(self, batches: Sequence[int]) -> dict[int, Size]:
-        return {batch: Size(len(self._entries(batch))) for batch in batches}
+        return {batch: Size(len(self._entries(batch)), len(self._valueless(batch))) for batch in batches}
+
+    def _valueless(self, batch: int) -> list[str]:
+        """The keys of records without a value: a move may have brought some."""
+        return [key for key, entry in self._entries(batch).items() if entry.stored.payload is None]
+
+    def valueless_keys(self, batch: int, *, limit: int) -> list[str]:
+        return sorted(self._valueless(batch))[:limit]
 
     def batches(self) -> dict[int, int]:
         return {number: len(batch.entries) for number, batch in self._batches.items()}

@@ -172,7 +172,8 @@ class RowStore(Store, TransferStore):
         at = self._now(now)
         answers = self._read(lambda rows: open_digests.take_prepared(rows, requests, now=at))
         if answers is None:
-            self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
+            losses = self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
+            self.damages.report_losses(losses)
             answers = self._read(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
@@ -269,6 +270,8 @@ class RowStore(Store, TransferStore):
         page = min(limit, PAGE_RECORDS)
         done = self._write(lambda rows: operations.requeue(rows, request, limit=page, now=at), weight=2 * page)
         self._hints.wake(worth=done is not None)
+        if done is not None and done.lost is not None:
+            self.damages.report_losses([done.lost])
         return done
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
@@ -349,7 +352,9 @@ class RowStore(Store, TransferStore):
 
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         at = self._now(now)
-        return self._write(lambda rows: transfer.begin_export(rows, timelines, token=token, now=at))
+        parcels, losses = self._write(lambda rows: transfer.begin_export(rows, timelines, token=token, now=at))
+        self.damages.report_losses(losses)
+        return parcels
 
     def read_export(
         self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int

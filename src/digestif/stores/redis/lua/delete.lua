@@ -4,6 +4,7 @@
 -- ARGV   4 {letters, entries}: how many letters; places and numbers of its entries in the history
 -- Reply  '1', or '0' if there was nothing
 -- include: endings.lua
+-- include: losses.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
@@ -39,6 +40,7 @@ local letters, dead = delete_letters()
 if not timeline.stored and letters == 0 then
   return answer('0')
 end
+count_pending(timeline)
 local pending, open = timeline.pending, slot.digest and slot.digest.records or 0
 if slot.digest then
   delete_digest(timeline)
