@@ -602,7 +602,7 @@ def refuse_requeue(slot: Slot, letter: DeadLetter, *, force: bool) -> None:
 def refuse_without_value(letter: DeadLetter, *, is_missing: bool) -> None:
     """Raise InvalidState if nothing is left of a dead letter's record but its key: it can't be delivered again."""
     if is_missing:
-        raise InvalidState(f"{letter.id}: the stored value of its record is missing, nothing can be delivered; discard it")
+        raise InvalidState(f"{letter.id}: the stored value of its record is missing; it can only be discarded")
 
 
 def after_requeue(

@@ -193,9 +193,6 @@ class NeverDamaged:
 
     reindex = remove_timeline = unindex
 
-    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
-        raise NotImplementedError
-
     def damaged_entries(self) -> list[tuple[int, Damage]]:
         return []
 
@@ -576,6 +573,12 @@ class MemoryRows(NeverDamaged):
                 if letter.id == after:
                     break
         return list(islice(((each.id, each) for each in letters if timeline in (None, each.timeline)), limit))
+
+    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
+        if letter is None:
+            self.remove_letter(row.id)
+        else:
+            self.update_letter(letter)
 
     def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]:
         rows = (LetterRow(n, letter.id, letter.timeline, batch, letter) for letter, batch, n in self._letters.values())

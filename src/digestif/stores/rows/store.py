@@ -90,6 +90,10 @@ class RowStore(Store, TransferStore):
         """The same for notes and documents, which do not depend on records."""
         return self._read(unit)
 
+    def _read_open(self, unit: Callable[[Rows], T]) -> T:
+        """The same for open digests."""
+        return self._read(unit)
+
     def _now(self, now: Millis | None) -> Millis:
         return self.time(0) if now is None else now
 
@@ -170,11 +174,11 @@ class RowStore(Store, TransferStore):
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
-        answers = self._read(lambda rows: open_digests.take_prepared(rows, requests, now=at))
+        answers = self._read_open(lambda rows: open_digests.take_prepared(rows, requests, now=at))
         if answers is None:
             losses = self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
             self.damages.report_losses(losses)
-            answers = self._read(lambda rows: open_digests.take_all(rows, requests, now=at))
+            answers = self._read_open(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
     def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
