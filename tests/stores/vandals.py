@@ -221,7 +221,8 @@ class DamagedLife:
         assert self._digests.verify().problems == (), self.steps
         lost = self._digests.ledger().lost
         self._live(8)
-        assert self._digests.verify().problems == (), self.steps
+        problems = self._digests.verify().problems  # a replay may bring back what a repair put into a dead letter
+        assert all("have no value" in problem for problem in problems), (problems, self.steps)
         assert self._digests.ledger().lost == lost, self.steps  # nothing but damage raises it
         return strikes
 

@@ -131,7 +131,7 @@ class BatchSizes(NamedTuple):
 
     records: int
     short: int  # records without a value; -1: there are too many records to check in one call
-    ordered: int  # records in the order by age
+    ordered: int  # records in the order by age; 0: there is none, -1: there should be one
 
 
 class TimelineSurvey(NamedTuple):
@@ -188,7 +188,7 @@ def _survey_timeline(
         note("count", f"{noted} noted in its digest, {in_digest} found", in_digest)
     for batch in timeline.batches:
         if batch.ordered not in (0, batch.records):
-            note("count", f"{batch.records} records, {batch.ordered} in their order by age", batch.records)
+            note("count", f"{batch.records} records, {max(0, batch.ordered)} in their order by age", batch.records)
     if not timeline.is_in_place:
         note("place", "it does not stand in the schedule where it should", 0)
     keys = scripts.keys.keys_in(partition, name)[:9:3]

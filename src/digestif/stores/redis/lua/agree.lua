@@ -11,9 +11,14 @@ if timeline.state == 'damaged' then
   return answer('0')
 end
 
--- Make the order by age anew. A batch without that order is left alone.
+-- Make the order by age anew, and remove from the other one what has no record. A batch without orders is left alone.
 local anew = cmsgpack.unpack(ARGV[4])
 local function repair_order(batch, size)
+  for _, member in ipairs(anew and call('ZRANGE', batch.times, 0, -1) or {}) do
+    if call('HEXISTS', batch.records, string.sub(member, 2)) == 0 then
+      call('ZREM', batch.times, member)
+    end
+  end
   if anew and call('EXISTS', batch.ages) == 1 then
     call('UNLINK', batch.ages)
     batch.large = false

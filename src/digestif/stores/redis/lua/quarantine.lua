@@ -17,7 +17,7 @@ local batch, gone = digest_of(timeline), 0
 for number, quarantined in ipairs(request.records) do
   local key, id, reason = unpack(quarantined)
   local record = pull(batch, key)
-  if not record and batch.large and remove_from_ages(batch, key) then
+  if not record and remove_from_orders(batch, key, '') then
     record = '' -- its value is gone, and only the order had it
   end
   if record then

@@ -18,7 +18,7 @@ local gone, missing = 0, 0
 for number, quarantined in ipairs(request.records) do
   local key, id, reason = unpack(quarantined)
   local record = call('HGET', batch.records, key)
-  if not record and batch.large and remove_from_ages(batch, key) then
+  if not record and remove_from_orders(batch, key, '') then
     record, missing = '', missing + 1
   end
   if record and not timestamp_place(record) then

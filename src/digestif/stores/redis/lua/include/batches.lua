@@ -121,12 +121,11 @@ local function remove_from_ages(batch, key)
   return found
 end
 
--- Remove a record from the orders, not from the hash.
+-- Remove a record from the orders, not from the hash. True if the order by age had it.
 local function remove_from_orders(batch, key, record)
-  if batch.large and call('ZREM', batch.ages, age_member(key, record)) == 0 then
-    remove_from_ages(batch, key)
-  end
   call('ZREM', batch.times, 'x' .. key, 'u' .. key)
+  return batch.large
+    and (call('ZREM', batch.ages, age_member(key, record)) == 1 or remove_from_ages(batch, key))
 end
 
 -- Put a record into a batch; true if it replaced an older version.
