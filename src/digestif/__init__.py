@@ -76,6 +76,7 @@ if _TYPE_CHECKING:
         PolicyFailed,
         PutOff,
         Quarantined,
+        RecordsLost,
         Replanned,
         Returned,
         Skipped,
@@ -161,6 +162,7 @@ __all__ = [
     "Quarantined",
     "Receipt",
     "Record",
+    "RecordsLost",
     "Renderer",
     "Replanned",
     "Retry",
@@ -226,8 +228,8 @@ _HOMES = {  # where each name is defined
     "StoreError StoreUnavailable",
     "digestif.events": "Added Buried ChannelDown ChannelUp Claimed Damaged Delivered Discarded DispatchFailed "
     "DispatchLost Dispatched Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed "
-    "PolicyFailed PutOff Quarantined Replanned Returned Skipped StoreChanged StoreFailed Unhandled Unsettled "
-    "WorkerStarted WorkerStopped WorkerStopping",
+    "PolicyFailed PutOff Quarantined RecordsLost Replanned Returned Skipped StoreChanged StoreFailed Unhandled "
+    "Unsettled WorkerStarted WorkerStopped WorkerStopping",
     "digestif.routes.archive": "KeptMessage",
     "digestif.routes.budget": "Budget",
     "digestif.worker.signals": "run",

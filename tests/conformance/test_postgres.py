@@ -42,6 +42,8 @@ _OWN = "namespace = (SELECT id FROM namespace WHERE name = %(namespace)s)"
 _SLOT = f"UPDATE timeline SET slot = %s WHERE key = %(key)s AND {_OWN}"
 _BATCH = f"SELECT (convert_from(slot, 'UTF8')::jsonb->>'batch')::bigint FROM timeline WHERE key = %(key)s AND {_OWN}"
 _PENDING = f"(SELECT key FROM record WHERE batch = ({_BATCH}) ORDER BY arrival DESC LIMIT 1) AND {_OWN}"
+_IN_DIGEST = _PENDING.replace("jsonb->>'batch'", "jsonb->'digest'->>'batch'")
+_IN_LETTER = _PENDING.replace(_BATCH, f"SELECT batch FROM letter WHERE timeline = %(key)s AND {_OWN}")
 DAMAGE = {
     Harm.GARBLED: _SLOT.replace("%s", "substr(slot, 1, length(slot) - 1)"),
     Harm.IMPOSSIBLE: _SLOT.replace(
@@ -51,6 +53,9 @@ DAMAGE = {
         WHERE key = %(key)s AND {_OWN}""",
     Harm.VALUE: f"UPDATE record SET payload = NULL WHERE key = {_PENDING}",
     Harm.RECORD: f"DELETE FROM record WHERE key = {_PENDING}",
+    Harm.DIGEST_VALUE: f"UPDATE record SET payload = NULL WHERE key = {_IN_DIGEST}",
+    Harm.DIGEST_RECORD: f"DELETE FROM record WHERE key = {_IN_DIGEST}",
+    Harm.LETTER_RECORD: f"DELETE FROM record WHERE key = {_IN_LETTER}",
     Harm.LETTER: f"UPDATE letter SET body = 'null' WHERE timeline = %(key)s AND {_OWN}",
     Harm.HISTORY: f"UPDATE history SET body = '{{' WHERE timeline = %(key)s AND {_OWN}",
 }

@@ -19,12 +19,18 @@ KEPT = {"namespace", "sequence", "history"}  # counters, settings and history
 
 
 _PENDING = "batch = (SELECT json_extract(slot, '$.batch') FROM timeline WHERE key = ?)"
+_IN_DIGEST = _PENDING.replace("$.batch", "$.digest.batch")
+_IN_LETTER = "batch = (SELECT batch FROM letter WHERE timeline = ?)"
 DAMAGE = {
     Harm.GARBLED: "UPDATE timeline SET slot = substr(slot, 1, length(rtrim(slot)) - 1) WHERE key = ?",
     Harm.IMPOSSIBLE: """UPDATE timeline SET slot = json_set(slot, '$.state', 'open', '$.token', NULL) WHERE key = ?""",
     Harm.MISPLACED: "UPDATE timeline SET waiting = NULL, ready = NULL, until = NULL, expires = NULL WHERE key = ?",
     Harm.VALUE: f"UPDATE record SET payload = NULL WHERE arrival = (SELECT max(arrival) FROM record WHERE {_PENDING})",
     Harm.RECORD: f"DELETE FROM record WHERE arrival = (SELECT max(arrival) FROM record WHERE {_PENDING})",
+    Harm.DIGEST_VALUE: f"""UPDATE record SET payload = NULL
+        WHERE arrival = (SELECT max(arrival) FROM record WHERE {_IN_DIGEST})""",
+    Harm.DIGEST_RECORD: f"DELETE FROM record WHERE arrival = (SELECT max(arrival) FROM record WHERE {_IN_DIGEST})",
+    Harm.LETTER_RECORD: f"DELETE FROM record WHERE arrival = (SELECT max(arrival) FROM record WHERE {_IN_LETTER})",
     Harm.LETTER: "UPDATE letter SET body = 'null' WHERE timeline = ?",
     Harm.HISTORY: "UPDATE history SET body = '{' WHERE timeline = ?",
 }

@@ -1030,7 +1030,7 @@ TRANSITIONS = [
         (
             "recipients who can't be reached count as served",
             "machine.lua",
-            "    if name:byte() ~= LOST then\n",
+            "    if name:byte() ~= UNREACHABLE then\n",
             "    if name then\n",
         ),
         (

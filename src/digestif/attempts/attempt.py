@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from digestif.clock import monotonic, wall_clock
 from digestif.core.capacity import Cursor, Stored
-from digestif.core.machine import Plan, lost, who_got, who_never_can
+from digestif.core.machine import Plan, unreachable, who_got, who_never_can
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.core.terms import Override
@@ -181,7 +181,7 @@ class Attempt:
 
     def mark_served(self, recipient: str, *, reached: bool = True) -> None:
         """Note that a recipient has got the digest, or never can: further attempts leave it out."""
-        name = recipient if reached else lost(recipient)
+        name = recipient if reached else unreachable(recipient)
         if not self.store.mark_served(self.lease, [name], now=self.now()):
             raise self.stale()
 

@@ -211,7 +211,7 @@ def lateness(backlog: "Backlog", *, now: float) -> str:
 def fates(counts: "Ledger") -> list[tuple[str, str]]:
     """Counts of records in one or two lines; rare fates only if they happened."""
     usual = ", ".join(f"{getattr(counts, name):,} {name}" for name in ("accepted", "delivered", "pending", "open"))
-    rare = ("superseded", "dropped", "expired", "deleted", "dead", "declined")
+    rare = ("superseded", "dropped", "expired", "deleted", "dead", "lost", "declined")
     happened = ", ".join(f"{getattr(counts, name):,} {name}" for name in rare if getattr(counts, name))
     return [("records", usual), *([("", happened)] if happened else [])]
 

@@ -1,6 +1,7 @@
 """The ledger: how many records have each fate."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,7 @@ class Ledger:
     expired: int = 0  # older than the policy's ttl
     deleted: int = 0  # on request: delete, retract, discard
     dead: int = 0  # in a dead letter
+    lost: int = 0  # taken by damage from outside; nothing else raises it
     declined: int = 0  # not accepted, because people switched the timeline off; no fate of an accepted record
 
     @property
@@ -41,6 +43,18 @@ class Ledger:
 COUNTERS = tuple(field.name for field in fields(Ledger))
 TALLIED = (*COUNTERS, "digests")  # and how many digests ended as delivered
 FATES = tuple(name for name in COUNTERS if name not in ("accepted", "declined"))
+
+
+def corrected(ledger: Ledger, found: Mapping[str, int]) -> Ledger:
+    """The ledger after a repair that found these numbers of stored records: `accepted` stays, the rest is lost.
+
+    No count is negative. If more is found than was accepted, because a counter itself was damaged, `lost` falls first;
+    `accepted` rises only when that is not enough, and never falls.
+    """
+    counts = {fate: max(0, getattr(ledger, fate)) for fate in FATES} | dict(found)
+    others = sum(counts.values()) - counts["lost"]
+    counts["lost"] = max(0, ledger.accepted - others)
+    return replace(ledger, **counts, accepted=max(ledger.accepted, others))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     weighed: bool = False  # it fits into max_bytes, checked since it was cut or merged
     merging: Count | None = None  # a batch whose records are being moved in, page by page
     replayed: bool = False  # a dead letter that was replayed: it does not expire
-    served: tuple[str, ...] = ()  # recipients who have their part, and those who can't be reached, marked LOST
+    served: tuple[str, ...] = ()  # recipients who have their part, and those who can't be reached, marked UNREACHABLE
 
 
 class Push(Struct, frozen=True):
@@ -126,7 +126,7 @@ class Plan(NamedTuple):
 IDLE = Slot()
 LARGEST_PAYLOAD = 256 * 1024 + 64  # bytes: a value, its codec and its timestamp
 LIGHT_RECORDS = 127  # of any size, they fit into the default max_bytes
-LOST = "\0"  # before the name of a recipient who can never be reached
+UNREACHABLE = "\0"  # before the name of a recipient who can never be reached
 MOVING = (
     "this store is being moved into another one: it accepts records and delivers nothing; "
     "`digestif move FROM TO` ends the move, `digestif move FROM --abandon` gives it up"
@@ -626,6 +626,12 @@ def refuse_requeue(slot: Slot, letter: DeadLetter, *, force: bool) -> None:
         raise InvalidState(f"{letter.id} has reached some recipients, who would get its records again; {instead}")
 
 
+def refuse_without_value(letter: DeadLetter, *, is_missing: bool) -> None:
+    """Raise InvalidState if nothing is left of a dead letter's record but its key: it can't be delivered again."""
+    if is_missing:
+        raise InvalidState(f"{letter.id}: the stored value of its record is missing; it can only be discarded")
+
+
 def after_requeue(
     slot: Slot, *, now: Millis, terms: Terms, delay: Millis, pending: int, deadline: Millis | None
 ) -> Slot:
@@ -651,7 +657,7 @@ def after_requeue(
 
 def who_got(digest: Unfinished) -> tuple[str, ...]:
     """The recipients who have their part of the digest; a replay leaves them out."""
-    return tuple(name for name in digest.served if not name.startswith(LOST))
+    return tuple(name for name in digest.served if not name.startswith(UNREACHABLE))
 
 
 def may_have_gone_out(digest: Unfinished | DeadLetter) -> bool:
@@ -661,12 +667,12 @@ def may_have_gone_out(digest: Unfinished | DeadLetter) -> bool:
 
 def who_never_can(digest: Unfinished) -> tuple[str, ...]:
     """The recipients who can't be reached."""
-    return tuple(name.removeprefix(LOST) for name in digest.served if name.startswith(LOST))
+    return tuple(name.removeprefix(UNREACHABLE) for name in digest.served if name.startswith(UNREACHABLE))
 
 
-def lost(recipient: str) -> str:
+def unreachable(recipient: str) -> str:
     """The name by which `served` lists a recipient who can't be reached."""
-    return LOST + recipient
+    return UNREACHABLE + recipient
 
 
 def after_losing(digest: Unfinished, lost: int) -> Unfinished:

@@ -28,7 +28,10 @@ class Claimed(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined(Event):
-    """A record could not be decoded: it left its digest and is a dead letter of its own. The attempt goes on."""
+    """A record could not be decoded, or its stored value is missing: it left its digest and is a dead letter of its own.
+
+    The attempt goes on.
+    """
 
     level: ClassVar[int] = logging.ERROR
     timeline: str

@@ -140,6 +140,15 @@ class Damaged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsLost(Event):
+    """Stored records are gone, values and keys: something else than Digestif deleted them. They count as lost."""
+
+    level: ClassVar[int] = logging.ERROR
+    timeline: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStarted(Event):
     """A worker claims digests from now on."""
 

@@ -137,7 +137,7 @@ def _one(value: Callable[[Reading], float]) -> Callable[[Reading], Iterable[Samp
     return lambda reading: [((), value(reading))]
 
 
-ENDED = ("delivered", "superseded", "dropped", "expired", "deleted")  # fates from which no record comes back
+ENDED = ("delivered", "superseded", "dropped", "expired", "deleted", "lost")  # fates from which no record comes back
 
 
 def _ended(reading: Reading) -> Iterator[Sample]:

@@ -23,6 +23,7 @@ from digestif.core.terms import Openings, Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import ConfigError, InvalidState, StoreError
 from digestif.events.base import Events
+from digestif.stores.damage import Loss
 from digestif.stores.documents import Documents
 from digestif.stores.reader import StoreReader
 
@@ -244,6 +245,7 @@ class Requeued(NamedTuple):
     records: int  # that left the dead letter
     dropped: int  # pending records that capacity pushed out
     more: bool  # records are left in the letter
+    lost: Loss | None = None  # the timeline, and how many records the letter noted and did not hold
 
 
 class QuarantinedRecord(NamedTuple):
@@ -477,7 +479,9 @@ class Store(StoreReader, Notes, Documents):
         """Read pages of open digests; a digest that is not prepared yet is merged and trimmed first.
 
         One call moves and reads at most PAGE_RECORDS and about PAGE_BYTES over all requests; repeat with each answer's
-        `after` until it is complete. Pages of a complete digest do not change while the lease is held.
+        `after` until it is complete. Pages of a complete digest do not change while the lease is held. A record whose
+        value is gone has no payload: `quarantine` makes a dead letter of it. Records that are gone with their keys are
+        counted as lost, and `damages` reports them; the revision rises if an earlier attempt may have carried them.
         """
 
     @abstractmethod
@@ -569,7 +573,8 @@ class Store(StoreReader, Notes, Documents):
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         """Make a dead letter its timeline's unfinished digest. False without such a letter.
 
-        Busy if there is an unfinished digest, or while the store is being moved.
+        Busy if there is an unfinished digest, or while the store is being moved. InvalidState if the value of its only
+        record is gone.
         """
 
     @abstractmethod
@@ -577,7 +582,8 @@ class Store(StoreReader, Notes, Documents):
         """Make records of a dead letter pending again: the oldest, at most `limit`. None if there is no such letter.
 
         InvalidState, with nothing done, if its timeline is switched off; without `force` also if the letter may have
-        gone out, or if recipients have their part of it. Busy while the timeline is on its way to another store.
+        gone out, or if recipients have their part of it; always if the value of its only record is gone.
+        Busy while the timeline is on its way to another store.
 
         Records that were dead count as pending. They expire by the ttl of the terms, counted from now, and have no
         deadline any more. Of two versions of a key the one that arrived later stays, the other counts as superseded;
@@ -596,8 +602,9 @@ class Store(StoreReader, Notes, Documents):
 
         The records of a damaged timeline become dead letters: one for those that were pending, one for those in its
         digest, which may have gone out. The timeline becomes idle. Records of an unknown timeline go to LOST_AND_FOUND.
-        Damaged notes and entries of the history are removed. Counters are corrected in the same transaction. A dry run
-        changes nothing. Reads everything, in pages, while other calls go on.
+        Records without a value become dead letters of their own. Damaged notes and entries of the history are removed.
+        Counters are corrected in the same transaction, as `core.ledger.corrected` says: `accepted` stays, and what
+        can't be accounted for is lost. A dry run changes nothing. Reads everything, in pages, while other calls go on.
 
         By default nothing in a store can be damaged.
         """

@@ -1,12 +1,14 @@
 """Damage that a store meets: an error where the caller named what is damaged, else a report to listeners, once."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from digestif.core.damage import Damage
 from digestif.errors import StoreError
 
+LOSS = "loss"  # the part of a damage that is over: its records are counted as lost
+Loss = tuple[str, int]  # a timeline, and how many of its records are gone
 REMEMBERED = 10_000  # damages that are not reported again
 
 
@@ -54,6 +56,13 @@ class Damages:
         """Call the listeners with this damage, and with those that were noted."""
         self.note(damage)
         self.report_noted()
+
+    def report_losses(self, losses: Iterable[Loss]) -> None:
+        """Call the listeners with records that turned out to be gone: the timeline, and how many. Each time anew."""
+        for timeline, records in losses:
+            loss = Damage(timeline=timeline, part=LOSS, problem=f"{records} records are gone", records=records)
+            for listener in self._listeners:
+                listener(loss)
 
     def report_noted(self) -> None:
         """Call the listeners with the damages that were noted, each once."""

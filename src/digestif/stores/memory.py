@@ -193,17 +193,11 @@ class NeverDamaged:
 
     reindex = remove_timeline = unindex
 
-    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
-        raise NotImplementedError
-
     def damaged_entries(self) -> list[tuple[int, Damage]]:
         return []
 
     def remove_entry(self, place: int) -> None:
         raise NotImplementedError
-
-    def lost_keys(self, batch: int, *, limit: int) -> list[str]:
-        return []
 
 
 class MemoryRows(NeverDamaged):
@@ -458,7 +452,14 @@ class MemoryRows(NeverDamaged):
         return max((entry.expires for entry in self._entries(batch).values()), default=0)
 
     def sizes(self, batches: Sequence[int]) -> dict[int, Size]:
-        return {batch: Size(len(self._entries(batch))) for batch in batches}
+        return {batch: Size(len(self._entries(batch)), len(self._valueless(batch))) for batch in batches}
+
+    def _valueless(self, batch: int) -> list[str]:
+        """The keys of records without a value: a move may have brought some."""
+        return [key for key, entry in self._entries(batch).items() if entry.stored.payload is None]
+
+    def valueless_keys(self, batch: int, *, limit: int) -> list[str]:
+        return sorted(self._valueless(batch))[:limit]
 
     def batches(self) -> dict[int, int]:
         return {number: len(batch.entries) for number, batch in self._batches.items()}
@@ -572,6 +573,12 @@ class MemoryRows(NeverDamaged):
                 if letter.id == after:
                     break
         return list(islice(((each.id, each) for each in letters if timeline in (None, each.timeline)), limit))
+
+    def replace_letter(self, row: LetterRow, letter: DeadLetter | None) -> None:
+        if letter is None:
+            self.remove_letter(row.id)
+        else:
+            self.update_letter(letter)
 
     def letter_rows(self, *, after: int, limit: int) -> list[LetterRow]:
         rows = (LetterRow(n, letter.id, letter.timeline, batch, letter) for letter, batch, n in self._letters.values())

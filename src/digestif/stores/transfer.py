@@ -20,7 +20,7 @@ from digestif.core.transfer import exports_pending
 from digestif.stores.base import Notes
 
 # Fates of records that are not stored any more, and of those that were never accepted.
-PAST = ("delivered", "superseded", "dropped", "expired", "deleted", "declined")
+PAST = ("delivered", "superseded", "dropped", "expired", "deleted", "lost", "declined")
 
 
 class ParcelKind(StrEnum):

@@ -189,7 +189,7 @@ TO_VERSION_2 = """
     DROP TABLE timeline_name;
     DROP TABLE document;
     DROP INDEX history_number, history_timeline;
-    ALTER TABLE ledger DROP COLUMN declined, DROP COLUMN digests;
+    ALTER TABLE ledger DROP COLUMN declined, DROP COLUMN lost, DROP COLUMN digests;
     ALTER TABLE namespace DROP COLUMN moving;
     ALTER TABLE timeline DROP COLUMN version, ADD PRIMARY KEY (id), ADD UNIQUE (namespace, key);
     DELETE FROM migration WHERE number > 2

@@ -14,7 +14,7 @@ def harm_in(store: Store, how: Harm, timeline: str) -> None:
     """Damage what the server holds of a timeline, behind the store's back."""
     assert isinstance(store, RedisStore)
     keys = store._scripts.keys
-    partition, own = keys.of(timeline).partition, keys.of(timeline).keys[0]
+    partition, own, in_digest = keys.of(timeline).partition, keys.of(timeline).keys[0], keys.of(timeline).keys[3]
 
     def run(*command: bytes | int | str) -> Any:
         [answer] = store._scripts.get([Command(partition, command)])
@@ -34,6 +34,14 @@ def harm_in(store: Store, how: Harm, timeline: str) -> None:
             run("HSET", own, max(run("HKEYS", own)), b"short")
         case Harm.RECORD:
             run("HDEL", own, max(run("HKEYS", own)))
+        case Harm.DIGEST_VALUE:
+            run("HSET", in_digest, max(run("HKEYS", in_digest)), b"short")
+        case Harm.DIGEST_RECORD:
+            run("HDEL", in_digest, max(run("HKEYS", in_digest)))
+        case Harm.LETTER_RECORD:
+            [letter] = store.letters(timeline, after=None, limit=2)
+            in_letter = keys.letter(partition, letter.id)[0]
+            run("HDEL", in_letter, max(run("HKEYS", in_letter)))
         case Harm.LETTER:
             for letter in store.letters(timeline, after=None, limit=100):
                 run("HSET", keys.letter(partition, letter.id)[0], b"", _damaged(timeline))

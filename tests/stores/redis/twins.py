@@ -85,7 +85,7 @@ ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.seen,  # scripts compare its parts
     machine.flaw,  # scripts check slots as they read them
     machine.who_never_can,  # the engine reports them
-    machine.lost,
+    machine.unreachable,
     machine.refuse_while_moving,  # scripts answer DIGESTIF_MOVING
     transfer.is_incoming,  # scripts compare whole tokens
     transfer.exports_pending,  # the client makes parcels

@@ -164,8 +164,8 @@ class PostgresRecords(PostgresSlots):
     def batches(self) -> dict[int, int]:
         return dict(self._records(SQL.batches, {"namespace": self._namespace}).fetchall())
 
-    def lost_keys(self, batch: int, *, limit: int) -> list[str]:
-        return [as_text(key) for (key,) in self._records(SQL.lost_keys, (batch, limit)).fetchall()]
+    def valueless_keys(self, batch: int, *, limit: int) -> list[str]:
+        return [as_text(key) for (key,) in self._records(SQL.valueless_keys, (batch, limit)).fetchall()]
 
     def delete_batch(self, batch: int) -> None:
         self._pages.pop(batch, None)

@@ -181,7 +181,7 @@ SELECT name, body FROM note WHERE namespace = %s
 SELECT batch, count(*) FROM record WHERE namespace = %(namespace)s
     AND batch NOT IN (SELECT batch FROM trash WHERE namespace = %(namespace)s) GROUP BY batch
 
--- name: lost_keys
+-- name: valueless_keys
 SELECT key FROM record WHERE batch = %s AND payload IS NULL ORDER BY key LIMIT %s
 
 -- name: numbers
@@ -405,7 +405,8 @@ FROM namespace WHERE name = %s
 
 -- name: ledger
 SELECT sum(accepted)::bigint, sum(pending)::bigint, sum(open)::bigint, sum(delivered)::bigint, sum(superseded)::bigint,
-    sum(dropped)::bigint, sum(expired)::bigint, sum(deleted)::bigint, sum(dead)::bigint, sum(declined)::bigint
+    sum(dropped)::bigint, sum(expired)::bigint, sum(deleted)::bigint, sum(dead)::bigint, sum(lost)::bigint,
+    sum(declined)::bigint
 FROM ledger WHERE namespace = %s
 
 -- name: digests_delivered
@@ -414,7 +415,7 @@ SELECT sum(digests)::bigint FROM ledger WHERE namespace = %s
 -- name: save_counters
 UPDATE ledger SET accepted = accepted + %s, pending = pending + %s, open = open + %s, delivered = delivered + %s,
     superseded = superseded + %s, dropped = dropped + %s, expired = expired + %s, deleted = deleted + %s, dead = dead + %s,
-    declined = declined + %s, digests = digests + %s
+    lost = lost + %s, declined = declined + %s, digests = digests + %s
 WHERE namespace = %s AND share = pg_backend_pid() %% %s
 RETURNING pg_current_xact_id()::text
 

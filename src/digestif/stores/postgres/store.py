@@ -20,8 +20,6 @@ from digestif.stores.base import (
     Requeue,
     Requeued,
     SchedulePage,
-    Take,
-    Taken,
     Wakeups,
 )
 from digestif.stores.fork import watch
@@ -36,7 +34,7 @@ from digestif.stores.postgres.single_add import add_single
 from digestif.stores.postgres.slots import InboxFirst
 from digestif.stores.postgres.wakeups import NotifyWakeups
 from digestif.stores.registry import check_namespace
-from digestif.stores.rows import Rows, RowStore, arrivals, leases, open_digests, operations, overrides, transfer
+from digestif.stores.rows import Rows, RowStore, arrivals, leases, operations, overrides, transfer
 from digestif.stores.rows.leases import Grant
 from digestif.stores.transfer import Fence, ImportPage, ImportProgress
 
@@ -168,15 +166,9 @@ class PostgresStore(RowStore):
         self._fold(now=now)
         return super().open(timeline, token=token, lease=lease, now=now, alone=alone, asks=asks)
 
-    def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
+    def _read_open(self, unit: Callable[[Rows], T]) -> T:
         """Read without folding: records in the inbox are no part of an open digest."""
-        at = self._now(now)
-        read = self._database.read
-        answers = read(lambda rows: open_digests.take_prepared(rows, requests, now=at))
-        if answers is None:
-            self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
-            answers = read(lambda rows: open_digests.take_all(rows, requests, now=at))
-        return answers
+        return self._database.read(unit)
 
     def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
         self._fold(now=now)

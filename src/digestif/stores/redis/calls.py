@@ -19,6 +19,7 @@ from digestif.stores.redis.keys import Keys
 from digestif.stores.redis.layout import Layouts
 
 DAMAGED = "DIGESTIF_DAMAGED"  # the refusal of a script that can't read a timeline
+VALUELESS = "DIGESTIF_VALUELESS"  # the refusal of one that finds nothing in a dead letter but a key
 NO_KEYS = Packed(0, b"")
 IN_FLIGHT = 8  # calls of one caller that may be sent before the first is answered: `add` keeps as many replies
 

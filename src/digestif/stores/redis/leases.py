@@ -181,7 +181,8 @@ class RedisLeases(RedisVerbs, Store):
 
     def _claimed(self, reply: bytes | list[Any], names: list[str], token: str) -> ClaimPage:
         answer, *pages = [reply] if isinstance(reply, bytes) else reply
-        emptied, opened, damaged, at, candidates = encoding.decode(answer)
+        emptied, opened, damaged, at, candidates, *losses = encoding.decode(answer)
+        self._report_losses(*losses)
         self._report_damaged([names[number - 1] for number in damaged])
         leases = [encoding.lease(each, token) for each in opened]
         return ClaimPage(
@@ -224,7 +225,9 @@ class RedisLeases(RedisVerbs, Store):
             }
             names = [each.timeline for each in page]
             call = self._call(self._scripts.keys.of(names[0]).partition, names, request)
-            opened, scheduled, waiting, damaged = encoding.decode(self._scripts.write_one("admit", call, now=now))
+            reply = self._scripts.write_one("admit", call, now=now)
+            opened, scheduled, waiting, damaged, *losses = encoding.decode(reply)
+            self._report_losses(*losses)
             self._report_damaged([names[number - 1] for number in damaged])
             leases += [encoding.lease(each, own or "") for each in opened]
             ready += [Due(*each) for each in scheduled]
@@ -248,6 +251,7 @@ class RedisLeases(RedisVerbs, Store):
             reply = self._scripts.write_one("open", call, now=now)
         opened, *refusal = encoding.decode(reply)
         if opened:
+            self._report_losses(*refusal)
             return encoding.lease(opened, token)
         at, slot, *pending = refusal
         if pending:
@@ -299,7 +303,8 @@ class RedisLeases(RedisVerbs, Store):
             some = [requests[position] for position in positions]
             wanted = [(each.lease.token, each.capacity, each.merge, each.max_bytes) for each in some]
             calls.append(self._call(partition, map(_timeline_of, some), {"limit": limit, "requests": wanted}))
-        all_required(self._scripts.write("prepare", calls, now=now))
+        for reply in all_required(self._scripts.write("prepare", calls, now=now)):
+            self._report_losses(encoding.decode(reply))
 
     def _shares_of(self, requests: Sequence[Take]) -> dict[int, list[int]]:
         return shares_of(self._scripts.keys, map(_timeline_of, requests))

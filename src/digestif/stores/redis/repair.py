@@ -1,6 +1,5 @@
 """Repair of a partition: scripts quarantine or correct each damage that a survey found, after checking it again."""
 
-from collections.abc import Mapping
 from itertools import count
 
 from digestif.core.damage import LOST_AND_FOUND, Damage, legible
@@ -11,7 +10,7 @@ from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import NO_KEYS, Call, Scripts
 from digestif.stores.redis.client.commands import Command, Packed, joined, pack
-from digestif.stores.redis.survey import PartitionFlaw, PartitionSurvey, short_keys, survey
+from digestif.stores.redis.survey import PartitionFlaw, PartitionSurvey, missing_keys, short_keys, survey
 
 ROUNDS = 5  # of surveys and repairs, before it gives up
 QUARANTINED = 100  # records that a call quarantines
@@ -58,10 +57,16 @@ class Repair:
                 self._repair_letter(flaw)
             case "history" | "note":
                 self._remove(flaw)
+            case "count":
+                self._quarantine_short(flaw)
+                self._agree(flaw, anew=True)
             case _:
-                self._write("agree", self._keys.packed_in(self._partition, flaw.name), {})
+                self._agree(flaw, anew=False)
 
-    def _write(self, script: str, keys: Packed, request: Mapping[str, object]) -> None:
+    def _agree(self, flaw: PartitionFlaw, *, anew: bool) -> None:
+        self._write("agree", self._keys.packed_in(self._partition, flaw.name), anew)
+
+    def _write(self, script: str, keys: Packed, request: object) -> None:
         self._scripts.write_one(script, Call.of(self._partition, request, keys), now=self._now)
 
     def _quarantine_timeline(self, flaw: PartitionFlaw) -> None:
@@ -93,8 +98,9 @@ class Repair:
 
     def _quarantine_short(self, flaw: PartitionFlaw) -> None:
         keys = self._keys.keys_in(self._partition, flaw.name)
-        for batch, key in enumerate((keys[0], keys[3])):
-            short = short_keys(self._scripts, self._partition, key)
+        for batch, (records_key, ages, _) in enumerate((keys[:3], keys[3:6])):
+            short = short_keys(self._scripts, self._partition, records_key)
+            short += missing_keys(self._scripts, self._partition, (records_key, ages))
             for start in range(0, len(short), QUARANTINED):
                 records = [
                     (encoding.text(name), next(self._ids), "the stored value is missing")

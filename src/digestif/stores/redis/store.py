@@ -35,7 +35,7 @@ from digestif.stores.base import (
 from digestif.stores.fork import watch
 from digestif.stores.redis import encoding
 from digestif.stores.redis.batches import Batches, Share
-from digestif.stores.redis.calls import Call, Scripts
+from digestif.stores.redis.calls import VALUELESS, Call, Scripts
 from digestif.stores.redis.checks import Findings, examine
 from digestif.stores.redis.client.commands import ScriptRefused, joined
 from digestif.stores.redis.client.link import Link, all_required, required
@@ -317,7 +317,8 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
     def replay(self, letter_id: str, *, now: Millis | None) -> bool:
         try:
             return self._end_letter("replay", letter_id, now=now)
-        except ScriptRefused:
+        except ScriptRefused as error:
+            self._refuse_without_value(letter_id, error)
             raise Busy(f"the timeline of {letter_id} has an unfinished digest; replay it when that has ended") from None
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
@@ -329,16 +330,28 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
             return None
         _, terms, delay, force = request
         wanted = {"terms": terms, "delay": delay, "force": force, "limit": min(limit, MOVED_RECORDS)}
-        with self._naming_damage(found.timeline):
-            reply = self._scripts.write_one("requeue", self._letter_call(found, wanted), now=now)
+        try:
+            with self._naming_damage(found.timeline):
+                reply = self._scripts.write_one("requeue", self._letter_call(found, wanted), now=now)
+        except ScriptRefused as error:
+            self._refuse_without_value(found.id, error)
+            raise
         moved, *rest = encoding.decode(reply)
         if moved is not False:
-            return Requeued(moved, *rest)
+            dropped, more, gone = rest
+            lost = (found.timeline, gone) if gone else None
+            self._report_losses([lost] if lost else [])
+            return Requeued(moved, dropped, more, lost)
         if rest:
             slot, letter = msgspec.convert(rest, tuple[Slot, StoredLetter])
             machine.refuse_requeue(slot, encoding.dead_letter(letter), force=force)
             raise StoreError(f"{found.id}: the server refused to requeue it and does not say why")
         return None
+
+    def _refuse_without_value(self, letter_id: str, error: ScriptRefused) -> None:
+        letter = self.letter(letter_id) if error.word == VALUELESS else None
+        if letter is not None:
+            machine.refuse_without_value(letter, is_missing=True)
 
     def _end_letter(self, script: str, letter_id: str, *, now: Millis | None) -> bool:
         found = self._find_letter(letter_id)

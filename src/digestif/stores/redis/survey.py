@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from digestif.core.damage import Damage, legible
-from digestif.core.ledger import COUNTERS, Ledger, Verification
+from digestif.core.ledger import COUNTERS, Ledger, Verification, corrected
 from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
@@ -66,16 +66,13 @@ class PartitionSurvey:
         return [*wrong, ledger.imbalance] if ledger.imbalance else wrong
 
     def corrections(self) -> dict[str, int]:
-        """What the counters should be. `accepted` also numbers the records, so it never decreases."""
-        ledger = self.ledger
-        counts = {name: max(0, getattr(ledger, name)) for name in COUNTERS} | self.counted
-        accounted = sum(count for name, count in counts.items() if name != "accepted")
+        """What the counters should be, as `corrected` says. What left for another store was accepted and numbered."""
+        found = corrected(self.ledger, self.counted)
+        counts = {name: max(0, getattr(found, name)) for name in COUNTERS}
         numbers = dict(zip(RAW_COUNTERS, self.raw, strict=True))
-        accepted = numbers[b"accepted"]
-        total = max(int(accepted) if accepted is not None and _is_number(accepted) else 0, accounted)
-        moved = numbers[b"moved"]
-        wrong = {} if _is_number(moved) else {"moved": 0}
-        return {**counts, "accepted": total, "left": total - accounted, **wrong}
+        left = numbers[b"left"] if _is_number(numbers[b"left"]) else None
+        wrong = {} if _is_number(numbers[b"moved"]) else {"moved": 0}
+        return {**counts, "accepted": found.accepted + int(left or 0), "left": int(left or 0), **wrong}
 
 
 def _is_number(stored: bytes | None) -> bool:
@@ -134,7 +131,7 @@ class BatchSizes(NamedTuple):
 
     records: int
     short: int  # records without a value; -1: there are too many records to check in one call
-    ordered: int  # records in the order by age
+    ordered: int  # records in the order by age; 0: there is none, -1: there should be one
 
 
 class TimelineSurvey(NamedTuple):
@@ -191,7 +188,7 @@ def _survey_timeline(
         note("count", f"{noted} noted in its digest, {in_digest} found", in_digest)
     for batch in timeline.batches:
         if batch.ordered not in (0, batch.records):
-            note("count", f"{batch.records} records, {batch.ordered} in their order by age", batch.records)
+            note("count", f"{batch.records} records, {max(0, batch.ordered)} in their order by age", batch.records)
     if not timeline.is_in_place:
         note("place", "it does not stand in the schedule where it should", 0)
     keys = scripts.keys.keys_in(partition, name)[:9:3]
@@ -224,6 +221,11 @@ def _noted_in_digest(scripts: Scripts, partition: int, name: str, timeline: Time
 def short_keys(scripts: Scripts, partition: int, key: bytes) -> list[bytes]:
     """The keys of a batch's records that have no value."""
     return sorted(chain.from_iterable(_scan(lambda cursor: scripts.read("short", partition, [key], cursor), set())))
+
+
+def missing_keys(scripts: Scripts, partition: int, keys: Sequence[bytes]) -> list[bytes]:
+    """The keys that the order by age of a batch has and its records do not: their values are gone."""
+    return sorted(chain.from_iterable(_scan(lambda cursor: scripts.read("missing", partition, keys, cursor), set())))
 
 
 def _members(scripts: Scripts, partition: int, order: str, seen: set[bytes]) -> Iterator[list[bytes]]:

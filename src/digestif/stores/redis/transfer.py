@@ -63,7 +63,9 @@ class RedisTransfer(RedisVerbs, TransferStore):
         parcels: list[Parcel | None] = [None] * len(timelines)
         replies = all_required(self._scripts.write("begin_export", calls, now=now))
         for positions, reply in zip(shares.values(), replies, strict=True):
-            for position, slot in zip(positions, encoding.decode(reply), strict=True):
+            slots, losses = encoding.decode(reply)
+            self._report_losses(losses)
+            for position, slot in zip(positions, slots, strict=True):
                 parcels[position] = Parcel.of(timelines[position], msgspec.convert(slot, Slot)) if slot else None
         return parcels
 

@@ -10,7 +10,7 @@ from digestif.core.machine import Slot
 from digestif.core.times import Millis
 from digestif.errors import StoreError
 from digestif.stores.base import HISTORY_LIMIT
-from digestif.stores.damage import Unreadable
+from digestif.stores.damage import Loss, Unreadable
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import DAMAGED, Call, Scripts
 from digestif.stores.redis.client.commands import Command, ScriptRefused, WrongType, joined, pack
@@ -96,6 +96,9 @@ class RedisVerbs(ABC):
     def _report_damaged(self, timelines: Iterable[str]) -> None:
         for timeline in timelines:
             self._scripts.damages.report(damage_of(self._scripts, timeline).damage)
+
+    def _report_losses(self, losses: Iterable[Loss] = ()) -> None:
+        self._scripts.damages.report_losses((name, records) for name, records in losses)
 
     def _without_strays(self, partition: int, names: list[str]) -> list[str]:
         """The timelines that belong to the partition in whose schedule they were found; others are taken out of it.

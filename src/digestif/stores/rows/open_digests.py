@@ -9,17 +9,32 @@ from digestif.core.capacity import Cursor, Stored, age_order, weight_of
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Take, Taken
+from digestif.stores.damage import Loss
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leases import move_to_open
+from digestif.stores.rows.losses import is_miscounted, recounted
 from digestif.stores.rows.view import Rows, held_slot
 
 
 def take_prepared(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None] | None:
-    """The pages; None if a digest has to be prepared first, which writes."""
+    """The pages; None if a digest has to be prepared first, or counted again, which writes."""
     rows.concern(request.lease.timeline for request in requests)
     if any(_needs_preparation(rows, request, now=now) for request in requests):
         return None
-    return take_all(rows, requests, now=now)
+    answers = take_all(rows, requests, now=now)
+    if any(_lacks_records(rows, *each) for each in zip(requests, answers, strict=True)):
+        return None
+    return answers
+
+
+def _lacks_records(rows: Rows, request: Take, answer: Taken | None) -> bool:
+    """True if a digest that was read to its end has another number of records than its slot notes."""
+    if answer is None or not answer.complete:
+        return False
+    slot = rows.slot(request.lease.timeline)
+    if request.after is None and slot.digest is not None:
+        return len(answer.records) != slot.digest.records
+    return is_miscounted(rows, slot)
 
 
 def _needs_preparation(rows: Rows, request: Take, *, now: Millis) -> bool:
@@ -35,16 +50,32 @@ def _needs_preparation(rows: Rows, request: Take, *, now: Millis) -> bool:
     )
 
 
-def prepare_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> None:
+def prepare_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Loss]:
+    """Prepare digests, a page of records at most. The answer is which timelines turned out to have lost how many."""
     rows.concern(request.lease.timeline for request in requests)
-    allowed = PAGE_RECORDS
+    allowed, losses = PAGE_RECORDS, list[Loss]()
     for request in requests:
         if allowed > 0 and _needs_preparation(rows, request, now=now):
-            allowed -= _prepare(rows, request, limit=allowed)
+            work, lost = _prepare(rows, request, limit=allowed)
+            allowed -= work
+        else:
+            lost = _count_again(rows, request, now=now)
+        if lost:
+            losses.append((request.lease.timeline, lost))
+    return losses
 
 
-def _prepare(rows: Rows, request: Take, *, limit: int) -> int:
-    """Prepare a digest by one page: end the last merge, decide what this attempt carries, merge, trim, weigh."""
+def _count_again(rows: Rows, request: Take, *, now: Millis) -> int:
+    slot = held_slot(rows, request.lease, now=now)
+    if slot is None or not is_miscounted(rows, slot):
+        return 0
+    counted, lost = recounted(rows, slot)
+    rows.put_slot(request.lease.timeline, expirable(rows, counted))
+    return lost
+
+
+def _prepare(rows: Rows, request: Take, *, limit: int) -> tuple[int, int]:
+    """Prepare a digest by one page: end the last merge, decide what this attempt carries, merge, count, trim, weigh."""
     timeline = request.lease.timeline
     slot, work = _merge_page(rows, rows.slot(timeline), limit=limit)
     if slot.digest is not None and slot.digest.deciding and slot.digest.merging is None:
@@ -52,9 +83,10 @@ def _prepare(rows: Rows, request: Take, *, limit: int) -> int:
         move_to_open(rows, slot, decided)
         slot, merged = _merge_page(rows, decided, limit=limit - work)
         work += merged
+    slot, lost = recounted(rows, slot)  # to trim by a wrong number would never end
     slot, dropped = _trim(rows, slot, request, limit=limit - work)
     rows.put_slot(timeline, expirable(rows, slot))
-    return work + dropped
+    return work + dropped, lost
 
 
 def _merge_page(rows: Rows, slot: Slot, *, limit: int) -> tuple[Slot, int]:

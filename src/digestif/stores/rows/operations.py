@@ -12,6 +12,7 @@ from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Requeue, Requeued
 from digestif.stores.rows.endings import delete_batch, delete_digest, ended, newest_keys
+from digestif.stores.rows.losses import count_lost
 from digestif.stores.rows.view import NEVER, Rows, put
 
 
@@ -64,9 +65,11 @@ def replay(rows: Rows, letter_id: str, *, now: Millis) -> bool:
         return False
     slot = rows.slot(letter.timeline)
     machine.refuse_while_moving(rows.is_moving())
+    batch = rows.letter_batch(letter_id)
+    machine.refuse_without_value(letter, is_missing=_lacks_its_value(rows, letter, batch))
     if slot.digest is not None:
         raise Busy(f"{letter.timeline!r} has an unfinished digest; replay {letter_id} when that has ended")
-    digest = _revived(letter, rows.letter_batch(letter_id))
+    digest = _revived(letter, batch)
     rows.remove_letter(letter_id)
     rows.tally["dead"] -= letter.records
     rows.tally["open"] += letter.records
@@ -80,15 +83,18 @@ def requeue(rows: Rows, request: Requeue, *, limit: int, now: Millis) -> Requeue
         return None
     before = rows.slot(letter.timeline)
     machine.refuse_while_moving(rows.is_moving())
+    source = rows.letter_batch(letter.id)
+    machine.refuse_without_value(letter, is_missing=_lacks_its_value(rows, letter, source))
     machine.refuse_requeue(before, letter, force=request.force)
     terms = in_force(request.terms, before.override)
     expires = NEVER if terms.ttl is None else now + terms.ttl
-    source = rows.letter_batch(letter.id)
     batch = rows.next_number() if before.batch is None else before.batch
     moved, superseded = rows.requeue(source, batch, expires=expires, limit=limit)
     more = _shrink(rows, letter, source, moved)
-    if not moved:  # its records are lost
-        return Requeued(0, 0, more=False)
+    gone = 0 if more else count_lost(rows, letter, found=moved)
+    lost = (letter.timeline, gone) if gone else None
+    if not moved:
+        return Requeued(0, 0, more=False, lost=lost)
     pending = before.pending + moved - superseded
     dropped = 0
     if terms.capacity is not None and pending > terms.capacity:
@@ -109,7 +115,12 @@ def requeue(rows: Rows, request: Requeue, *, limit: int, now: Millis) -> Requeue
         kept, now=now, terms=request.terms, delay=request.delay, pending=pending, deadline=deadline
     )
     put(rows, letter.timeline, before, after)
-    return Requeued(moved, dropped, more)
+    return Requeued(moved, dropped, more, lost)
+
+
+def _lacks_its_value(rows: Rows, letter: DeadLetter, batch: int) -> bool:
+    """True if the only record of a dead letter has lost its value."""
+    return letter.records == 1 and bool(rows.valueless_keys(batch, limit=1))
 
 
 def _shrink(rows: Rows, letter: DeadLetter, batch: int, gone: int) -> bool:

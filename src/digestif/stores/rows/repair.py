@@ -109,7 +109,7 @@ def _with_digest(slot: Slot, digest: Unfinished) -> Slot:
     return replace(slot, digest=None if gone else digest)
 
 
-def quarantine_lost(rows: Rows, now: Millis, *, timeline: str) -> None:
+def quarantine_valueless(rows: Rows, now: Millis, *, timeline: str) -> None:
     """Quarantine records without a value. Those of a digest under a live lease are left to its holder."""
     slot = rows.slot(timeline)
     if slot.batch is not None:
@@ -124,7 +124,7 @@ def quarantine_lost(rows: Rows, now: Millis, *, timeline: str) -> None:
 
 
 def _quarantine_keys(rows: Rows, now: Millis, timeline: str, batch: int) -> int:
-    keys = rows.lost_keys(batch, limit=PAGE_RECORDS)
+    keys = rows.valueless_keys(batch, limit=PAGE_RECORDS)
     for key in keys:
         alone = Unfinished(id=fresh_id(), batch=rows.next_number(), records=1, opened=now, attempt=0)
         rows.move_record(key, batch, alone.batch)

@@ -90,6 +90,10 @@ class RowStore(Store, TransferStore):
         """The same for notes and documents, which do not depend on records."""
         return self._read(unit)
 
+    def _read_open(self, unit: Callable[[Rows], T]) -> T:
+        """The same for open digests."""
+        return self._read(unit)
+
     def _now(self, now: Millis | None) -> Millis:
         return self.time(0) if now is None else now
 
@@ -170,10 +174,11 @@ class RowStore(Store, TransferStore):
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
-        answers = self._read(lambda rows: open_digests.take_prepared(rows, requests, now=at))
+        answers = self._read_open(lambda rows: open_digests.take_prepared(rows, requests, now=at))
         if answers is None:
-            self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
-            answers = self._read(lambda rows: open_digests.take_all(rows, requests, now=at))
+            losses = self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
+            self.damages.report_losses(losses)
+            answers = self._read_open(lambda rows: open_digests.take_all(rows, requests, now=at))
         return answers
 
     def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
@@ -270,6 +275,8 @@ class RowStore(Store, TransferStore):
         page = min(limit, PAGE_RECORDS)
         done = self._write(lambda rows: operations.requeue(rows, request, limit=page, now=at), weight=2 * page)
         self._hints.wake(worth=done is not None)
+        if done is not None and done.lost is not None:
+            self.damages.report_losses([done.lost])
         return done
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
@@ -353,7 +360,9 @@ class RowStore(Store, TransferStore):
 
     def begin_export(self, timelines: Sequence[str], *, token: str, now: Millis | None) -> list[Parcel | None]:
         at = self._now(now)
-        return self._write(lambda rows: transfer.begin_export(rows, timelines, token=token, now=at))
+        parcels, losses = self._write(lambda rows: transfer.begin_export(rows, timelines, token=token, now=at))
+        self.damages.report_losses(losses)
+        return parcels
 
     def read_export(
         self, requests: Sequence[tuple[Parcel, Cursor | None]], *, limit: int

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from digestif.core.damage import Damage, legible
-from digestif.core.ledger import FATES, Ledger, Verification
+from digestif.core.ledger import FATES, Ledger, Verification, corrected
 from digestif.core.machine import Slot
 from digestif.core.times import Millis
 from digestif.core.transfer import OUTGOING
@@ -47,12 +47,9 @@ class RowSurvey:
     orphaned: int = 0  # records that nothing owns
 
     def corrections(self) -> dict[str, int]:
-        """How the counters have to change. Records that nothing owns become dead, and no counter is negative."""
-        counts = {fate: max(0, getattr(self.ledger, fate)) for fate in FATES}
-        found = {**counts, **self.counted, "dead": self.counted["dead"] + self.orphaned}
-        changes = {fate: found[fate] - getattr(self.ledger, fate) for fate in FATES}
-        changes["accepted"] = self.ledger.accounted + sum(changes.values()) - self.ledger.accepted
-        return changes
+        """How the counters have to change, as `corrected` says. Records that nothing owns become dead."""
+        found = corrected(self.ledger, {**self.counted, "dead": self.counted["dead"] + self.orphaned})
+        return {name: getattr(found, name) - getattr(self.ledger, name) for name in ("accepted", *FATES)}
 
 
 def verify(rows: Rows) -> Verification:
@@ -119,8 +116,9 @@ def _look_at_timeline(row: TimelineRow, slot: Slot, sizes: dict[int, Size], foun
         _note(found, row.name, "count", problem, repair.count_anew, pending.records + in_digest.records)
     if marks(slot) != row.marks:
         _note(found, row.name, "place", "it does not stand in the schedule where it should", repair.reindex)
-    if lost := pending.lost + in_digest.lost:
-        _note(found, row.name, "record", f"{lost} records have no value", repair.quarantine_lost, lost)
+    if valueless := pending.valueless + in_digest.valueless:
+        problem = f"{valueless} records have no value"
+        _note(found, row.name, "record", problem, repair.quarantine_valueless, valueless)
 
 
 def _note(found: RowSurvey, name: str, part: str, problem: str, action: Callable[..., None], records: int = 0) -> None:
@@ -130,7 +128,7 @@ def _note(found: RowSurvey, name: str, part: str, problem: str, action: Callable
 
 def _total(sizes: dict[int, Size], batches: Sequence[int]) -> Size:
     each = [sizes.get(batch, Size()) for batch in batches]
-    return Size(sum(size.records for size in each), sum(size.lost for size in each))
+    return Size(sum(size.records for size in each), sum(size.valueless for size in each))
 
 
 def _look_at_letters(rows: Rows, found: RowSurvey, owned: set[int]) -> None:
@@ -213,7 +211,7 @@ def _look_at_note(name: str, body: bytes) -> str | None:
 def _look_at_ledger(found: RowSurvey) -> None:
     """Note counters that are wrong for no damaged timeline."""
     changes = found.corrections()
-    unexplained = changes["accepted"] or (not found.orphaned and any(changes.values()))
+    unexplained = changes["accepted"] or changes["lost"] or (not found.orphaned and any(changes.values()))
     if unexplained or min(getattr(found.ledger, fate) for fate in FATES) < 0:
         told = ", ".join(
             f"{counter} {getattr(found.ledger, counter)}, should be {getattr(found.ledger, counter) + change}"

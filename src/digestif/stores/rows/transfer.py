@@ -26,10 +26,11 @@ from digestif.core.transfer import (
     move_start,
 )
 from digestif.errors import Busy
-from digestif.stores.damage import Unreadable, unreadable_note
+from digestif.stores.damage import Loss, Unreadable, unreadable_note
 from digestif.stores.rows.endings import delete_batch, delete_digest
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leases import move_to_open
+from digestif.stores.rows.losses import count_lost, held, recounted
 from digestif.stores.rows.view import Rows, put
 from digestif.stores.transfer import PAST, ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, ParcelKind
 
@@ -81,25 +82,36 @@ def _slot(rows: Rows, timeline: str) -> Slot | None:
         return None
 
 
-def begin_export(rows: Rows, timelines: Sequence[str], *, token: str, now: Millis) -> list[Parcel | None]:
+def begin_export(
+    rows: Rows, timelines: Sequence[str], *, token: str, now: Millis
+) -> tuple[list[Parcel | None], list[Loss]]:
+    """Hold timelines and count their parcels: the second answer is what they have lost."""
     rows.concern(timelines)
-    return [
-        _begin_export(rows, timeline, token=f"{OUTGOING}{token}-{place}", now=now)
+    losses: list[Loss] = []
+    parcels = [
+        _begin_export(rows, timeline, losses, token=f"{OUTGOING}{token}-{place}", now=now)
         for place, timeline in enumerate(timelines)
     ]
+    return parcels, losses
 
 
-def _begin_export(rows: Rows, timeline: str, *, token: str, now: Millis) -> Parcel | None:
+def _begin_export(rows: Rows, timeline: str, losses: list[Loss], *, token: str, now: Millis) -> Parcel | None:
     slot = rows.slot(timeline)
     is_outgoing = slot.token is not None and slot.token.startswith(OUTGOING)
     if slot == IDLE or (machine.is_live(slot, now=now) and not is_outgoing):
         return None
     if not is_outgoing:
         fresh_batch = rows.next_number() if slot.batch is None else slot.batch
-        held = after_begin_export(slot, now=now, token=token, fresh_batch=fresh_batch)
-        move_to_open(rows, slot, held)
-        slot = expirable(rows, held)
+        leaving = after_begin_export(slot, now=now, token=token, fresh_batch=fresh_batch)
+        move_to_open(rows, slot, leaving)
+        slot = expirable(rows, leaving)
         rows.put_slot(timeline, slot)
+    counted, lost = recounted(rows, slot)  # a parcel that lacks records would never be whole
+    if counted is not slot:
+        slot = counted
+        rows.put_slot(timeline, slot)
+    if lost:
+        losses.append((timeline, lost))
     return Parcel.of(timeline, slot)
 
 
@@ -151,10 +163,12 @@ def _delete_letter(rows: Rows, letter_id: str) -> bool:
     letter = rows.letter(letter_id)
     if letter is None:
         return False
-    delete_batch(rows, rows.letter_batch(letter_id), letter.records)
+    batch = rows.letter_batch(letter_id)
+    moved = letter.records - count_lost(rows, letter, found=held(rows, batch))
+    delete_batch(rows, batch, letter.records)
     rows.remove_letter(letter_id)
-    rows.tally["dead"] -= letter.records
-    rows.tally["accepted"] -= letter.records
+    rows.tally["dead"] -= moved
+    rows.tally["accepted"] -= moved
     return True
 
 

@@ -100,7 +100,7 @@ class Size(NamedTuple):
     """What a batch holds."""
 
     records: int = 0
-    lost: int = 0  # of these, records without a value
+    valueless: int = 0  # of these, records without a value
 
 
 class Rows(Protocol):
@@ -148,7 +148,7 @@ class Rows(Protocol):
     def remove_entry(self, place: int) -> None: ...
     def notes(self) -> dict[str, bytes]: ...
     def batches(self) -> dict[int, int]: ...  # number → records, without those in the trash
-    def lost_keys(self, batch: int, *, limit: int) -> list[str]: ...  # of records without a value
+    def valueless_keys(self, batch: int, *, limit: int) -> list[str]: ...  # of records without a value
 
     # records
     def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool: ...

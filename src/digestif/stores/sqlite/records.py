@@ -104,13 +104,13 @@ class SqliteRecords(SqliteSlots):
 
     def sizes(self, batches: Sequence[int]) -> dict[int, Size]:
         rows = self._execute(SQL.sizes, (encoded(batches).decode(),))
-        return {batch: Size(records, lost) for batch, records, lost in rows}
+        return {batch: Size(records, valueless) for batch, records, valueless in rows}
 
     def batches(self) -> dict[int, int]:
         return dict(self._execute(SQL.batches, {"namespace": self._namespace}).fetchall())
 
-    def lost_keys(self, batch: int, *, limit: int) -> list[str]:
-        return [key for (key,) in self._rows(SQL.lost_keys, (batch, limit))]
+    def valueless_keys(self, batch: int, *, limit: int) -> list[str]:
+        return [key for (key,) in self._rows(SQL.valueless_keys, (batch, limit))]
 
     def delete_batch(self, batch: int) -> None:
         self._execute(SQL.delete_batch, (batch,))

@@ -43,7 +43,7 @@ SELECT CAST(name AS BLOB), body FROM note WHERE namespace = ?
 SELECT batch, count(*) FROM record
 WHERE namespace = :namespace AND batch NOT IN (SELECT batch FROM trash WHERE namespace = :namespace) GROUP BY batch
 
--- name: lost_keys
+-- name: valueless_keys
 SELECT key FROM record WHERE batch = ? AND payload IS NULL ORDER BY key LIMIT ?
 
 -- name: insert_slot
@@ -284,7 +284,7 @@ SELECT moving FROM namespace WHERE id = ?
 UPDATE namespace SET moving = ? WHERE id = ?
 
 -- name: ledger
-SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted, dead, declined FROM namespace WHERE id = ?
+SELECT accepted, pending, open, delivered, superseded, dropped, expired, deleted, dead, lost, declined FROM namespace WHERE id = ?
 
 -- name: digests_delivered
 SELECT digests FROM namespace WHERE id = ?
@@ -298,7 +298,7 @@ UPDATE namespace SET
     number = max(number, :number),
     accepted = accepted + :accepted, pending = pending + :pending, open = open + :open,
     delivered = delivered + :delivered, superseded = superseded + :superseded, dropped = dropped + :dropped,
-    expired = expired + :expired, deleted = deleted + :deleted, dead = dead + :dead, declined = declined + :declined,
+    expired = expired + :expired, deleted = deleted + :deleted, dead = dead + :dead, lost = lost + :lost, declined = declined + :declined,
     digests = digests + :digests
 WHERE id = :namespace
 

@@ -21,6 +21,7 @@ from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.interruptions import Interruptions
 from digestif.testing.conformance.keys import HostileKeys
 from digestif.testing.conformance.leases import Claims, Openings
+from digestif.testing.conformance.losses import Losses
 from digestif.testing.conformance.outages import Outages
 from digestif.testing.conformance.overrides import Overrides
 from digestif.testing.conformance.overviews import Overviews
@@ -77,6 +78,7 @@ class StoreConformance(
     KeptDocuments,
     LapsesAlone,
     LetterPages,
+    Losses,
     Maintenance,
     Merges,
     NoteSwaps,

@@ -26,6 +26,9 @@ class Harm(StrEnum):
     MISPLACED = "misplaced"  # it is in no index of the schedule
     VALUE = "value"  # one of its pending records has lost its value
     RECORD = "record"  # one of its pending records is gone
+    DIGEST_VALUE = "digest value"  # one of the records in its unfinished digest has lost its value
+    DIGEST_RECORD = "digest record"  # one of these records is gone
+    LETTER_RECORD = "letter record"  # one of the records of its dead letter is gone
     LETTER = "letter"  # its dead letters can't be decoded
     HISTORY = "history"  # its entries in the history can't be decoded
 

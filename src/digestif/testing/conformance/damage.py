@@ -298,8 +298,8 @@ class Repairs(Suite):
         assert (digests.ledger().pending, digests.ledger().dead) == (1, 1)
         assert len(deliver(digests, "t", now=T)) == 1
 
-    def test_a_record_that_is_gone_is_told_and_no_longer_counted(self, digests: Digests, damage: Damager) -> None:
-        """Fact 70. The ledger is corrected from the data, and the answer says by how much."""
+    def test_a_record_that_is_gone_is_told_and_counted_as_lost(self, digests: Digests, damage: Damager) -> None:
+        """Facts 70 and 77. The ledger is corrected from the data, and the answer says by how much; `accepted` stays."""
         digests.add("t", 1, key="a", now=T)
         digests.add("t", 2, key="b", now=T)
         damage(Harm.RECORD, "t")
@@ -309,7 +309,7 @@ class Repairs(Suite):
 
         assert "ledger" in [each.part for each in found]
         assert digests.verify()
-        assert (digests.ledger().accepted, digests.ledger().pending) == (1, 1)
+        assert (digests.ledger().accepted, digests.ledger().pending, digests.ledger().lost) == (2, 1, 1)
         assert len(deliver(digests, "t", now=T)) == 1
 
     def test_a_timeline_that_nobody_would_find_is_put_back_into_the_schedule(

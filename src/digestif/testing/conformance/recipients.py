@@ -1,6 +1,6 @@
 """Records that are removed from an open digest, recipients who have their part, and notes."""
 
-from digestif.core.machine import LOST
+from digestif.core.machine import UNREACHABLE
 from digestif.stores.base import PAGE_RECORDS, Burial, Store
 from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
@@ -104,7 +104,7 @@ class ServedRecipients(Suite):
         """Fact 46. A dead letter names those who have it, not those who could not be reached: a replay tries them."""
         arrive(store, "t", ["a"])
         lease = open_digest(store)
-        store.mark_served(lease, ["ada", f"{LOST}böb", "eve"], now=NOW)
+        store.mark_served(lease, ["ada", f"{UNREACHABLE}böb", "eve"], now=NOW)
         assert store.bury([Burial(lease, "nobody home", 0)], now=NOW) == [True]
 
         letter = store.letter(lease.digest_id)

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Let the slot and the orders of a timeline agree with its records.
 -- KEYS   12… the timeline
+-- ARGV   4 whether the orders by age are made anew
 -- Reply  '1', or '0' with nothing done if it is damaged
 -- include: timelines.lua
 
@@ -10,10 +11,15 @@ if timeline.state == 'damaged' then
   return answer('0')
 end
 
--- Make the order by age anew if it lacks records. A batch without that order is left alone.
+-- Make the order by age anew, and remove from the other one what has no record. A batch without orders is left alone.
+local anew = cmsgpack.unpack(ARGV[4])
 local function repair_order(batch, size)
-  local ordered = call('ZCARD', batch.ages)
-  if ordered ~= 0 and ordered ~= size then
+  for _, member in ipairs(anew and call('ZRANGE', batch.times, 0, -1) or {}) do
+    if call('HEXISTS', batch.records, string.sub(member, 2)) == 0 then
+      call('ZREM', batch.times, member)
+    end
+  end
+  if anew and call('EXISTS', batch.ages) == 1 then
     call('UNLINK', batch.ages)
     batch.large = false
     if size > 0 then

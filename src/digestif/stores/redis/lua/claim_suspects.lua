@@ -2,7 +2,7 @@
 -- Open suspects out of the given timelines: several that lapsed once, or a single one that lapsed again.
 -- KEYS   12… the timelines, the first to lapse first
 -- ARGV   4 {count, token, lease, first, asks, alone}: as for `claim`; whether nothing else runs beside them
--- Reply  {retired, leases, damaged, now, candidates} as for `claim`
+-- Reply  {retired, leases, damaged, now, candidates, losses} as for `claim`
 -- include: claims.lua
 
 local function is_wanted(slot)
@@ -22,4 +22,4 @@ local chosen = tried_together(slots)
 for _, place in ipairs(chosen) do
   claim(suspects[place], request, request.alone and #chosen == 1)
 end
-return answer(cmsgpack.pack({ retired, leases, damaged, now, candidates }))
+return answer(cmsgpack.pack({ retired, leases, damaged, now, candidates, losses }))

@@ -4,6 +4,7 @@
 -- ARGV   4 {letters, entries, token}: how many letters; places and numbers of its entries in the history; of a lease
 -- Reply  '1', or '0' if there was nothing, or the token is stale
 -- include: endings.lua
+-- include: losses.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
@@ -42,6 +43,7 @@ local letters, dead = delete_letters()
 if not timeline.stored and letters == 0 then
   return answer('0')
 end
+count_pending(timeline)
 local pending, open = timeline.pending, slot.digest and slot.digest.records or 0
 if slot.digest then
   delete_digest(timeline)

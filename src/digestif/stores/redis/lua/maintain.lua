@@ -28,9 +28,9 @@ local function expire_pending(timeline, limit)
     return 0
   end
   local batch = pending_of(timeline)
-  local gone = expire(batch, now, limit)
+  local gone, missing = expire(batch, now, limit)
   count('pending', -gone)
-  subtract_pending(timeline, gone)
+  subtract_pending(timeline, gone - missing)
   slot.expires = timeline.pending > 0 and earliest_expiry(batch) or nil
   return gone
 end
@@ -57,7 +57,7 @@ local function expire_one_by_one(timeline, batches, limit)
   local digest = timeline.slot.digest
   local gone, next_expiry = 0, nil
   for _, batch in ipairs(batches) do
-    gone = gone + expire(batch, now, limit - gone)
+    gone = gone + (expire(batch, now, limit - gone))
   end
   for _, batch in ipairs(batches) do
     next_expiry = earlier(next_expiry, earliest_expiry(batch))

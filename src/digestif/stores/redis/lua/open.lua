@@ -2,7 +2,7 @@
 -- Open one timeline for delivery.
 -- KEYS   12… the timeline
 -- ARGV   4 {token, lease, alone, asks}: whether nothing else runs beside it; whether it is answered as a candidate
--- Reply  {lease} as `open` answers it; {false, now, slot} if the timeline may not be opened; for a candidate
+-- Reply  {lease, losses} as `open` answers it; {false, now, slot} if the timeline may not be opened; for a candidate
 --        {false, now, slot, pending}; an error while the store is being moved
 -- include: claims.lua
 
@@ -19,4 +19,5 @@ end
 if must_be_admitted(slot, request.asks, timeline.pending) then
   return answer(cmsgpack.pack({ false, now, slot, timeline.pending }))
 end
-return answer(cmsgpack.pack({ open(timeline, request.token, request.lease, request.token, request.alone) }))
+local lease = open(timeline, request.token, request.lease, request.token, request.alone)
+return answer(cmsgpack.pack({ lease, losses }))

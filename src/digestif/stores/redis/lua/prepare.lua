@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Merge, trim and weigh open digests, a page of records at most.
+-- Merge, count, trim and weigh open digests, a page of records at most.
 -- KEYS   12… the timelines
 -- ARGV   4 {limit, requests}: records to move, over all; per timeline {token, capacity, merge, max_bytes}
--- Reply  empty
--- include: timelines.lua
+-- Reply  the names of timelines whose digests have lost records, and how many
+-- include: losses.lua
 -- include: pages.lua
 
 local request = cmsgpack.unpack(ARGV[4])
@@ -36,6 +36,10 @@ local function merge(timeline, limit)
   while moved < #keys and bytes < HEAVY do
     moved = moved + 1
     local record = pull(source, keys[moved])
+    if not record then -- its value is gone, and only the order has it
+      remove_from_orders(source, keys[moved], '')
+      record = ''
+    end
     bytes = bytes + string.len(record)
     local known = call('HGET', target.records, keys[moved])
     superseded = superseded + (known and 1 or 0)
@@ -144,11 +148,12 @@ local function trim(timeline, capacity, max_bytes, limit)
   return dropped
 end
 
--- Finish a merge that was begun, decide what this attempt carries, merge that, trim and weigh: one page of all that.
+-- Finish a merge that was begun, decide what this attempt carries, merge that, count, trim and weigh: one page of all that.
 local function prepare(timeline, capacity, with_newer, max_bytes, limit)
   local slot, work = timeline.slot, merge(timeline, limit)
   local digest = slot.digest
   if digest.deciding and not digest.merging then
+    count_pending(timeline)
     local pending = timeline.pending
     if after_decision(slot, with_newer, pending) then
       move_pending(timeline, MERGING)
@@ -157,6 +162,7 @@ local function prepare(timeline, capacity, with_newer, max_bytes, limit)
     end
     work = work + merge(timeline, limit - work)
   end
+  recount(timeline) -- to trim by a wrong number would never end
   work = work + trim(timeline, capacity, max_bytes, limit - work)
   save_timeline(timeline)
   return work
@@ -171,4 +177,4 @@ for number, wanted in ipairs(request.requests) do
     allowed = allowed - prepare(timeline, capacity or nil, with_newer, max_bytes or nil, allowed)
   end
 end
-return answer('')
+return answer(cmsgpack.pack(losses))

@@ -17,13 +17,14 @@ local batch, gone = digest_of(timeline), 0
 for number, quarantined in ipairs(request.records) do
   local key, id, reason = unpack(quarantined)
   local record = pull(batch, key)
+  if not record and remove_from_orders(batch, key, '') then
+    record = '' -- its value is gone, and only the order had it
+  end
   if record then
     local letter = letter_of(digest, id, 1, 0, reason)
     letter.revision = revision
     bury_record(timeline, TIMELINES + STRIDE + (number - 1) * 3, key, record, letter)
     gone = gone + 1
-  elseif batch.large then
-    remove_from_ages(batch, key) -- it is lost, and only the order has it
   end
 end
 count('open', -gone)

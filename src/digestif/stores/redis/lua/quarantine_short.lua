@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Turn records that are too short to be one into dead letters of their own; not in a digest whose lease is alive.
+-- Turn records that are too short to be one, or that only the order by age still has, into dead letters of their own; not
+-- in a digest whose lease is alive.
 -- KEYS   12… the timeline, then per record its letter: records, ages, times
 -- ARGV   4 {batch, records}: 0 for what is pending, 1 for the digest; per record {key, letter id, reason}
 -- Reply  '1'
@@ -13,10 +14,13 @@ if timeline.state == 'damaged' or (request.batch == 1 and (not digest or is_live
   return answer('1')
 end
 local batch = request.batch == 0 and pending_of(timeline) or digest_of(timeline)
-local gone = 0
+local gone, missing = 0, 0
 for number, quarantined in ipairs(request.records) do
   local key, id, reason = unpack(quarantined)
   local record = call('HGET', batch.records, key)
+  if not record and remove_from_orders(batch, key, '') then
+    record, missing = '', missing + 1
+  end
   if record and not timestamp_place(record) then
     pull(batch, key)
     local letter = letter_of({ revision = 1, attempt = 0, lapses = 0, opened = now }, id, 1, 0, reason)
@@ -27,7 +31,7 @@ end
 count('dead', gone)
 if request.batch == 0 then
   count('pending', -gone)
-  subtract_pending(timeline, gone)
+  subtract_pending(timeline, gone - missing)
 else
   count('open', -gone)
   after_losing(digest, gone)

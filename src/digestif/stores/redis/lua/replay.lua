@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Make a dead letter its timeline's unfinished digest.
 -- KEYS   12… the timeline, then the letter: records, ages, times
--- Reply  '1', or '0' if there is no such letter; an error if the timeline has an unfinished digest, or while
---        the store is being moved
+-- Reply  '1', or '0' if there is no such letter; an error if the timeline has an unfinished digest, if the
+--        value of its only record is gone, or while the store is being moved
 -- include: endings.lua
 
 local timeline = timeline_number(1)
@@ -16,6 +16,9 @@ if not letter then
   return answer('0')
 end
 -- include: moving.lua
+if lacks_its_value(letter, place) then
+  return redis.error_reply('DIGESTIF_VALUELESS')
+end
 if slot.digest then
   return redis.error_reply('DIGESTIF_UNFINISHED')
 end

@@ -2,7 +2,7 @@
 -- Make records of a dead letter pending again: a page of the oldest, fewer if they are heavy.
 -- KEYS   12… the timeline, then the letter: records, ages, times
 -- ARGV   4 {terms, delay, force, limit}: of the policy in the code, its cool-down; how many records may move
--- Reply  {how many moved, how many capacity dropped, whether more are left}; {false} if there is no such letter,
+-- Reply  {how many moved, how many capacity dropped, whether more are left, how many are lost}; {false} if there is no such letter,
 --        {false, slot, letter} with nothing done if that is refused
 -- include: endings.lua
 
@@ -17,6 +17,9 @@ if not letter then
   return answer(cmsgpack.pack({ false }))
 end
 -- include: moving.lua
+if lacks_its_value(letter, place) then
+  return redis.error_reply('DIGESTIF_VALUELESS')
+end
 if refuse_requeue(slot, letter, request.force) then
   return answer(cmsgpack.pack({ false, slot, letter }))
 end
@@ -53,6 +56,9 @@ end
 
 -- What is left gets another revision: under the old one other records may have gone out.
 local dropped_before, more = letter.dropped, call('HLEN', KEYS[place]) > 1
+local lost = more and 0 or math.max(0, letter.records - moved)
+count('dead', -lost)
+count('lost', lost)
 if more then
   letter.records = math.max(1, letter.records - moved)
   letter.dropped, letter.revision = 0, letter.revision + 1
@@ -62,7 +68,7 @@ else
 end
 if moved == 0 then -- its records are lost, or their order is: the next call goes without
   call('UNLINK', source.ages, source.times)
-  return answer(cmsgpack.pack({ 0, 0, more }))
+  return answer(cmsgpack.pack({ 0, 0, more, lost }))
 end
 
 local dropped = math.min(math.max(timeline.pending - (here.capacity or math.huge), 0), 1000)
@@ -80,4 +86,4 @@ count('dead', -moved)
 count('pending', timeline.pending - before)
 count('superseded', superseded)
 count('dropped', dropped)
-return answer(cmsgpack.pack({ moved, dropped, more }))
+return answer(cmsgpack.pack({ moved, dropped, more, lost }))

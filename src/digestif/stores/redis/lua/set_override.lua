@@ -4,6 +4,7 @@
 -- ARGV   4 the override
 -- Reply  '1'
 -- include: plans.lua
+-- include: losses.lua
 
 local override = cmsgpack.unpack(ARGV[4])
 local timeline = with_sound_batches(timeline_number(1))
@@ -15,6 +16,7 @@ slot.override = override
 
 -- People switched the timeline off: nothing is delivered any more, apart from a digest that is open.
 if override.off then
+  count_pending(timeline)
   local gone, open = timeline.pending, 0
   if slot.digest and slot.state ~= 'open' then
     open = slot.digest.records

@@ -3,7 +3,8 @@
 -- KEYS   12… the timelines
 -- Reply  per timeline: its slot or nil; 1 if scripts can read it, else 0; 1 if the orders agree with its slot, else 0;
 --        how many of its keys are of the wrong type; then per batch: records; those too short to be one,
---        or -1 if there are too many to look at; records in its order by age, 0 if there is none
+--        or -1 if there are too many to look at; entries of its order by age, 0 if there is none, -1 if there should
+--        be one; if these are as many as the records, only those that are records count, unless there are too many
 -- include: timelines.lua
 
 local MANY = 1000
@@ -33,6 +34,18 @@ local function short_records(batch, size)
   return short
 end
 
+local function ordered_records(batch, size)
+  local ordered = call('ZCARD', batch.ages)
+  if ordered == 0 or ordered ~= size or size > MANY then
+    return ordered
+  end
+  local found = 0
+  for key, record in each(batch) do
+    found = found + (call('ZSCORE', batch.ages, age_member(key, record)) and 1 or 0)
+  end
+  return found
+end
+
 local function survey(timeline)
   local stored = try('HGET', timeline.key, '')
   local has_slot = type(stored) == 'string'
@@ -51,7 +64,9 @@ local function survey(timeline)
     end
     table.insert(reply, size)
     table.insert(reply, short_records(batch, size))
-    table.insert(reply, is_wrong[offset + 1] and 0 or call('ZCARD', batch.ages))
+    local ordered = is_wrong[offset + 1] and 0 or ordered_records(batch, size)
+    local lacks_order = offset == 0 and timeline.slot.large and ordered == 0 and size > 0
+    table.insert(reply, lacks_order and -1 or ordered)
   end
   return reply
 end

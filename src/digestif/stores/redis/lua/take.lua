@@ -4,7 +4,7 @@
 -- ARGV   4 {limit, room, requests}: records and bytes to read, over all; per timeline {token, capacity, after,
 --        max_bytes}
 -- Reply  per timeline: nil if the token is stale or its keys are damaged, else {revision, dropped, 1 if complete, 1 if
---        it is to be prepared first, page}, the page being key and record in turn
+--        it is to be prepared or counted first, page}, the page being key and record in turn
 -- include: timelines.lua
 -- include: pages.lua
 
@@ -24,10 +24,16 @@ local function take(timeline, token, capacity, after, max_bytes)
   if digest.deciding or digest.settled == false or must_be_trimmed then
     return { digest.revision, digest.dropped, 0, 1 }
   end
+  local batch = digest_of(timeline)
+  local held = call('HLEN', batch.records)
+  local found = batch.large and call('ZCARD', batch.ages) or held
+  if found < held or found ~= digest.records then
+    return { digest.revision, digest.dropped, 0, 1 }
+  end
   if allowed == 0 then
     return { digest.revision, digest.dropped, 0, 0 }
   end
-  local flat, complete, bytes = page(digest_of(timeline), after, allowed, room)
+  local flat, complete, bytes = page(batch, after, allowed, room)
   allowed = allowed - #flat / 2
   room = room - bytes
   allowed = room > 0 and allowed or 0

@@ -109,21 +109,23 @@ local function enlarge(batch)
   end
 end
 
--- Remove a record that does not say its arrival any more, because it is damaged.
+-- Remove a record that does not say its arrival any more, because it is damaged or gone. True if the order had it.
 local function remove_from_ages(batch, key)
+  local found = false
   for _, member in ipairs(call('ZRANGE', batch.ages, 0, -1)) do
     if key_of(member) == key then
       call('ZREM', batch.ages, member)
+      found = true
     end
   end
+  return found
 end
 
--- Remove a record from the orders, not from the hash.
+-- Remove a record from the orders, not from the hash. True if the order by age had it.
 local function remove_from_orders(batch, key, record)
-  if batch.large and call('ZREM', batch.ages, age_member(key, record)) == 0 then
-    remove_from_ages(batch, key)
-  end
   call('ZREM', batch.times, 'x' .. key, 'u' .. key)
+  return batch.large
+    and (call('ZREM', batch.ages, age_member(key, record)) == 1 or remove_from_ages(batch, key))
 end
 
 -- Put a record into a batch; true if it replaced an older version.
@@ -193,7 +195,7 @@ local function delete_batch(batch)
 end
 
 local function rename(batch, place, has_orders)
-  call('RENAME', batch.records, KEYS[place])
+  try('RENAME', batch.records, KEYS[place]) -- all records may be gone
   for offset, order in ipairs({ batch.ages, batch.times }) do
     if has_orders and call('EXISTS', order) == 1 then
       call('RENAME', order, KEYS[place + offset])
@@ -201,7 +203,8 @@ local function rename(batch, place, has_orders)
   end
 end
 
--- Take out up to `limit` expired records, fewer if they are heavy; the answer is how many.
+-- Take out up to `limit` expired records, fewer if they are heavy; the answer is how many, and how many of them only the
+-- orders had: their values are gone.
 local function expire(batch, now, limit)
   local old = {}
   if batch.large then
@@ -218,12 +221,18 @@ local function expire(batch, now, limit)
       end
     end
   end
-  local gone = 0
+  local gone, missing = 0, 0
   while gone < #old and weight < HEAVY do
     gone = gone + 1
-    weight = weight + string.len(pull(batch, old[gone]))
+    local record = pull(batch, old[gone])
+    if record then
+      weight = weight + string.len(record)
+    else
+      remove_from_orders(batch, old[gone], '')
+      missing = missing + 1
+    end
   end
-  return gone
+  return gone, missing
 end
 
 -- When the first record expires; nil is never.

@@ -1,4 +1,4 @@
--- include: timelines.lua
+-- include: losses.lua
 -- include: pages.lua
 -- Leases for timelines. A claim looks at each candidate again: it may have changed since it was found.
 local retired, leases, damaged = 0, {}, {} -- the reply: how many became idle, the leases, numbers of damaged timelines
@@ -6,8 +6,22 @@ local candidates = {} -- and timelines of which the caller has to say whether th
 local pages = {} -- by lease: what `take` would answer, or false
 local readable, room = 1000, HEAVY -- records, and bytes, that are read along; a claim from many partitions gives less
 
+-- Count the pending records of a timeline before they become a digest. A small batch has no second list of its keys; but
+-- where the timeline is the only one of its partition, the ledger says how many there should be.
+local function look_for_losses(timeline)
+  count_pending(timeline)
+  if timeline.stored and call('ZCARD', NAMES) == 1 then
+    local noted = tonumber(call('HGET', LEDGER, 'pending')) or 0
+    local gone = noted + (tally.pending or 0) - timeline.pending
+    if gone > 0 then
+      lose(timeline, 'pending', gone)
+    end
+  end
+end
+
 -- Give a lease for a timeline and save it; the answer is the lease, for the caller.
 local function open(timeline, token, lease, fresh_id, alone)
+  look_for_losses(timeline)
   local slot, pending = timeline.slot, timeline.pending
   local iteration, at, lapsed = slot.iteration, slot.at, slot.state == 'open'
   if after_open(slot, now, token, lease, fresh_id, pending, alone) then
@@ -72,6 +86,9 @@ end
 
 -- Open a timeline, or answer it as a candidate; one without any record becomes idle instead.
 local function claim(timeline, request, alone)
+  if timeline.pending == 0 then
+    look_for_losses(timeline) -- it may be empty only because of them
+  end
   if is_empty(timeline.slot, timeline.pending) then
     timeline.slot = after_retirement(timeline.slot)
     save_timeline(timeline)

@@ -70,6 +70,16 @@ local function read_letter(place, name)
   return is_read and letter or nil
 end
 
+-- Whether the only record of a dead letter has lost its value.
+local function lacks_its_value(letter, place)
+  if letter.records == 1 then
+    for _, record in each(batch_at(place)) do
+      return not timestamp_place(record)
+    end
+  end
+  return false
+end
+
 -- Take a dead letter out of the orders; its records stay.
 local function unlist_letter(letter, dead)
   call('ZREM', LETTERS, letter_member(letter))
@@ -87,8 +97,10 @@ local function bury_record(timeline, place, key, record, letter)
   write_letter(timeline, place, letter)
 end
 
--- Keep a value that is no hash as the payload of a single record at another key.
+-- Keep a value that is no hash as the payload of a single record at another key. It gets the next number, and does not
+-- count as accepted: what was there before did.
 local function keep_as_record(content, key)
+  add_to('left', 1)
   call('HSET', key, 'raw', packed(add_to('accepted', 1), nil, struct.pack('>d', 0) .. content))
 end
 

@@ -4,7 +4,7 @@
 
 local LARGEST_PAYLOAD = 262208 -- bytes: a value, its codec and its timestamp
 local LIGHT_RECORDS = 127 -- that are no more than the bytes that a digest carries by default, whatever they are
-local LOST = 0 -- the first byte of the name of a recipient who can never be reached
+local UNREACHABLE = 0 -- the first byte of the name of a recipient who can never be reached
 
 -- The earlier of two times; nil is never.
 local function earlier(one, other)
@@ -534,7 +534,7 @@ end
 local function who_got(digest)
   local names = {}
   for _, name in ipairs(digest.served or {}) do
-    if name:byte() ~= LOST then
+    if name:byte() ~= UNREACHABLE then
       table.insert(names, name)
     end
   end

@@ -17,8 +17,10 @@ local function delete_exported_letter(timeline, place)
   if not letter then
     return false
   end
+  local lost = math.max(0, letter.records - call('HLEN', KEYS[place]) + 1)
   delete_letter(timeline, letter, place)
   count('dead', -letter.records)
-  count('left', letter.records)
+  count('left', letter.records - lost)
+  count('lost', lost)
   return true
 end

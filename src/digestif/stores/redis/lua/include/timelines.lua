@@ -250,15 +250,26 @@ local function subtract_pending(timeline, many)
   local slot = timeline.slot
   timeline.pending = timeline.pending - many
   if timeline.pending == 0 then
+    if slot.large then -- what only the order has left is gone
+      local batch = pending_of(timeline)
+      local lost = call('ZCARD', batch.ages)
+      count('pending', -lost)
+      count('lost', lost)
+      call('UNLINK', batch.ages, batch.times)
+    end
     slot.first, slot.deadline, slot.expires, slot.large = nil, nil, nil, nil
   elseif slot.deadline then
     slot.deadline = earliest_deadline(pending_of(timeline))
   end
 end
 
--- Whether the keys of its batches have the right types; keys that a sound timeline need not have are not looked at.
+-- Whether the keys of its batches have the right types; keys that a sound timeline need not have are not looked at. Records
+-- of a digest that the slot does not know would be overwritten by the next one.
 local function has_sound_batches(timeline)
   local slot = timeline.slot
+  if not slot.digest and call('EXISTS', KEYS[timeline.place + DIGEST]) == 1 then
+    return false
+  end
   for offset = (slot.large or slot.deadline) and 1 or 3, slot.digest and 8 or 2 do
     local kind = call('TYPE', KEYS[timeline.place + offset]).ok
     if kind ~= 'none' and kind ~= (offset % 3 == 0 and 'hash' or 'zset') then

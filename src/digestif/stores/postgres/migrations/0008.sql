@@ -1,0 +1,2 @@
+-- Records that damage from outside took.
+ALTER TABLE ledger ADD COLUMN lost bigint NOT NULL DEFAULT 0;
