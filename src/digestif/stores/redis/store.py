@@ -204,7 +204,7 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
             raise damage_of(self._scripts, batch[min(damaged)].timeline)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
-        return self._change("retract", timeline, key.encode(), now=now)
+        return self._change("retract", timeline, key.encode(), b"%d" % self._ring, now=now)
 
     # Dispatching
 
@@ -283,7 +283,7 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
         own = self._scripts.keys.of(timeline)
         ids = self._letter_ids(timeline, limit=PAGE_TIMELINES)
         keys = joined((own.whole, self._scripts.keys.letters(own.partition, ids)))
-        request = {"letters": len(ids), "entries": self._history_fields(timeline)}
+        request = {"letters": len(ids), "entries": self._history_fields(timeline), "ring": self._ring}
         return self._flag("delete", timeline, Call.of(own.partition, request, keys), now=now)
 
     def sweep(self) -> bool:

@@ -1,0 +1,1 @@
+-- Nothing changes: this number is taken.
