@@ -61,7 +61,7 @@ class Fates(Suite):
         assert digests.trace("t", "a") == [Sighting(Fate.DELIVERED, digest.id, T + 1)]
 
     def test_what_was_retracted_is_known_while_the_timeline_is_idle(self, digests: Digests, store: Store) -> None:
-        """Facts 30 and 78. An idle timeline holds nothing, and the bounded history still knows what was retracted."""
+        """Fact 78. An idle timeline holds nothing, and the bounded history still knows what was retracted."""
         digests.add("t", Record("a", 1, T), now=T)
         digests.retract("t", "a", now=T + 1)
         digests.maintenance(now=T + 1000)
@@ -86,7 +86,7 @@ class Fates(Suite):
         assert digests.trace("other", "a") == [Sighting(Fate.RETRACTED, ended=T)]
 
     def test_a_deleted_timeline_was_never_seen(self, digests_with: DigestsWith, store: Store) -> None:
-        """Facts 29 and 78. After delete nothing is known of its records: retracted and expired ones neither."""
+        """Fact 78. After delete nothing is known of its records: retracted and expired ones neither."""
         digests = digests_with(ttl=200, minimum_delay=0, increment_delay=0, maximum_delay=0)
         add_all(digests, "t", numbered([1, 2]))
         digests.retract("t", "r1", now=T)
@@ -229,7 +229,7 @@ class Fates(Suite):
         assert [each.fate for each in digests.trace("t0", "a")[:1]] == [Fate.DELIVERED]
 
     def test_a_bounded_number_of_timelines_has_removals(self, store: Store) -> None:
-        """Facts 30 and 78. Removals are remembered of about a thousand timelines; the first ones are forgotten."""
+        """Fact 78. Removals are remembered of about a thousand timelines; the first ones are forgotten."""
         timelines = [f"t{n}" for n in range(HISTORY_LIMIT * min(4, store.partitions) + HISTORY_LIMIT // 2)]
         arrive_everywhere(store, timelines, ttl=1_000)
         expire(store, now=NOW + 1_000)

@@ -1,1 +1,2 @@
 -- Nothing changes: this number is taken.
+SELECT 1;
