@@ -34,7 +34,7 @@ from digestif.core.records import (
 )
 from digestif.core.removals import RETRACTED_KEYS, Removals
 from digestif.core.samples import Sample, with_counts
-from digestif.core.sightings import possible_fates
+from digestif.core.sightings import fate_in, possible_fates
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.workers import LiveWorker
@@ -288,7 +288,7 @@ class Queries:
                 yield Sighting(Fate.LEFT_OUT, entry.id, entry.ended)
             elif record_key in entry.keys and not self._was_requeued(entry):
                 known.add(entry.id)
-                yield Sighting(Fate(entry.outcome), entry.id, entry.ended)
+                yield Sighting(fate_in(entry), entry.id, entry.ended)
         for key, at in reversed(removals.retracted):
             if key == record_key:
                 yield Sighting(Fate.RETRACTED, ended=to_seconds(at))

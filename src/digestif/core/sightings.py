@@ -1,4 +1,4 @@
-"""Sightings: what may have become of a record of which no key is kept, and how any sighting reads in words."""
+"""Sightings: what became of records, or may have where no key is kept, and how that reads in words."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -6,6 +6,14 @@ from digestif.core.machine import Slot
 from digestif.core.records import Fate, HistoryEntry, Outcome, Sighting
 from digestif.core.removals import Removals
 from digestif.core.times import instant_text, to_seconds
+
+NONE_KEPT = "keep left no record"  # the reason for which a digest is discarded
+
+
+def fate_in(entry: HistoryEntry) -> Fate:
+    """What became of the records whose keys an entry of the history has."""
+    none_kept = entry.outcome is Outcome.DISCARDED and (entry.reason or "").endswith(NONE_KEPT)
+    return Fate.LEFT_OUT if none_kept else Fate(entry.outcome)
 
 
 def possible_fates(

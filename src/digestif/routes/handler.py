@@ -15,6 +15,7 @@ from digestif.compose.grouping import Grouping
 from digestif.compose.renderer import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.records import Digest, Record
+from digestif.core.sightings import NONE_KEPT
 from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Discard, Unavailable, UnexpectedFailure
 from digestif.errors import StaleLease, StoreError
@@ -119,7 +120,7 @@ class RouteHandler:
         kept = kept_keys(records, await self._called(self.route.keep, list(records)))
         unwanted = [record.key for record in records if record.key not in kept]
         if len(unwanted) == len(records):
-            raise Discard("keep left no record")
+            raise Discard(NONE_KEPT)
         if unwanted:
             await self._resources.store.run(lambda: attempt.remove(unwanted))
 
