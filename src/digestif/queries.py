@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from digestif.attempts.contents import decode
@@ -32,7 +32,9 @@ from digestif.core.records import (
     check_record_key,
     check_timeline,
 )
+from digestif.core.removals import RETRACTED_KEYS, Removals
 from digestif.core.samples import Sample, with_counts
+from digestif.core.sightings import fate_in, possible_fates
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.workers import LiveWorker
@@ -41,7 +43,7 @@ from digestif.events.base import Events
 from digestif.events.engine import Dropped
 from digestif.intake.arrivals import Intake, check_limit, check_text, check_time
 from digestif.intake.policies import Policies
-from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Requeue, Store
+from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Requeue, Store
 from digestif.stores.codec import Sealer
 from digestif.stores.deletion import delete_timeline, sweep
 from digestif.stores.partitions import visit
@@ -218,20 +220,59 @@ class Queries:
         )
 
     def trace(self, timeline: str, record_key: str, *, now: float | None = None) -> list[Sighting]:
-        """Where the versions of a record are, or what became of them as far as history reaches; the latest first."""
+        """Where the versions of a record are, or what became of them as far as history reaches; the latest first.
+
+        After these comes what may have happened to a later version, or to one that was not found, with
+        `certain=False`. An empty list: no such record was ever seen, or its timeline was deleted.
+        """
         found = self.store.find(check_timeline(timeline), check_record_key(record_key))
-        sightings = [Sighting(Fate.PENDING)] if Part.PENDING in found else []
-        digest = self.store.inspect(timeline).digest
-        if Part.DIGEST in found and digest is not None:
-            sightings.append(Sighting(Fate.OPEN, digest.id))
+        slot, history = self.store.inspect(timeline), self.store.history(timeline, limit=HISTORY_LIMIT)
+        removals = self.store.removals(timeline)
+        held = list(_held(slot, found, record_key))
+        ended = sorted(self._ended(timeline, record_key, held, history, removals), key=_end, reverse=True)
+        if held:
+            return [*held, *ended]
+        last = _end(ended[0]) if ended else None
+        possible = list(possible_fates(slot, history, removals, after=last, kept_keys=HISTORY_KEYS))
+        if not ended:
+            possible += self._forgotten(timeline, removals)
+        return [*ended, *possible]
+
+    def _forgotten(self, timeline: str, removals: Removals) -> Iterator[Sighting]:
+        """That a record may have ended before what is kept; nothing if nothing was forgotten."""
+        kept_since = self.store.kept_since(timeline)
+        times = [] if kept_since is None else [kept_since]
+        if len(removals.retracted) == RETRACTED_KEYS:
+            times.append(removals.retracted[0][1])
+        if times:
+            yield Sighting(Fate.FORGOTTEN, ended=to_seconds(max(times)), certain=False)
+
+    def _ended(
+        self,
+        timeline: str,
+        record_key: str,
+        held: list[Sighting],
+        history: list[HistoryEntry],
+        removals: Removals,
+    ) -> Iterator[Sighting]:
+        """What became of the versions of a record that the timeline no longer holds. Of each digest once."""
+        known = {sighting.digest_id for sighting in held}  # where the digest is now says more
         letter = self.store.letter_with(timeline, record_key)
-        if letter is not None:
-            sightings.append(Sighting(Fate.DEAD, letter.id, letter.buried))
-        for entry in self.store.history(timeline, limit=PAGE_RECORDS):
-            known = any(entry.id == sighting.digest_id for sighting in sightings)  # where the digest is now says more
-            if record_key in entry.keys and not known and not self._was_requeued(entry):
-                sightings.append(Sighting(Fate(entry.outcome), entry.id, entry.ended))
-        return sightings
+        if letter is not None and letter.id not in known:
+            known.add(letter.id)
+            yield Sighting(Fate.DEAD, letter.id, letter.buried)
+        for entry in history:
+            if entry.id in known:
+                continue
+            if record_key in entry.left_out:
+                known.add(entry.id)
+                yield Sighting(Fate.LEFT_OUT, entry.id, entry.ended)
+            elif record_key in entry.keys and not self._was_requeued(entry):
+                known.add(entry.id)
+                yield Sighting(fate_in(entry), entry.id, entry.ended)
+        for key, at in reversed(removals.retracted):
+            if key == record_key:
+                yield Sighting(Fate.RETRACTED, ended=to_seconds(at))
 
     def _was_requeued(self, entry: HistoryEntry) -> bool:
         """True if the digest became a dead letter that is gone, or has lost records: they are pending again, or were.
@@ -352,6 +393,20 @@ class Queries:
         check_limit("limit", limit)
         of = None if timeline is None else check_timeline(timeline)
         return self.store.history(of, limit=min(limit, HISTORY_LIMIT))
+
+
+def _held(slot: Slot, found: Mapping[Part, Stored], record_key: str) -> Iterator[Sighting]:
+    """The versions of a record that a timeline holds, or that its unfinished digest left out."""
+    if Part.PENDING in found:
+        yield Sighting(Fate.PENDING)
+    if slot.digest is not None and Part.DIGEST in found:
+        yield Sighting(Fate.OPEN, slot.digest.id)
+    elif slot.digest is not None and record_key in slot.digest.left_out:
+        yield Sighting(Fate.LEFT_OUT, slot.digest.id)
+
+
+def _end(sighting: Sighting) -> float:
+    return sighting.ended or 0.0
 
 
 def _state(state: State | str) -> State:

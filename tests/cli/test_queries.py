@@ -10,6 +10,7 @@ from digestif import Digests, Record
 from digestif.attempts.worker_notes import note_worker
 from digestif.cli.output import cells, zone_name
 from digestif.cli.queries import timeline_table
+from digestif.core.times import instant_text
 from digestif.core.workers import WorkerNote
 from tests.cli.runner import Run
 
@@ -111,7 +112,7 @@ def test_an_unknown_timeline_is_idle_and_that_is_no(run: Run) -> None:
     assert run("show", "nobody", "--json").json["state"] == "idle"
     assert run("peek", "nobody") == (1, "nobody has no records\n", "")
     assert run("peek", "nobody", "--json") == (1, "", "")
-    assert run("trace", "nobody", "k") == (1, "nothing is known of k in nobody\n", "")
+    assert run("trace", "nobody", "k") == (1, "nothing is known of k in nobody: no such record was seen\n", "")
     assert run("trace", "nobody", "k", "--json") == (1, "", "")
 
 
@@ -171,7 +172,34 @@ def test_trace_tells_what_became_of_a_record(run: Run, digests: Digests) -> None
         "fate": "delivered",
         "digest_id": entry.id,
         "ended": entry.ended,
+        "certain": True,
+        "since": None,
+        "records": None,
+        "text": f"delivered with the digest {entry.id}, {instant_text(entry.ended)}",
     }
+
+
+def test_trace_says_that_a_record_was_replaced_by_a_later_version(run: Run) -> None:
+    assert run("trace", "mail:ada", "build-8").out.splitlines()[-1].endswith("was replaced by it (superseded)")
+
+
+def test_trace_tells_a_record_that_was_retracted_from_one_that_never_came(run: Run, digests: Digests) -> None:
+    digests.retract("mail:ada", "build-8")
+
+    code, out, _ = run("trace", "mail:ada", "build-8")
+
+    assert (code, out.splitlines()[1].split()[0]) == (0, "retracted")
+    assert "no such record was seen" in run("trace", "mail:ada", "build-9").out
+
+
+def test_trace_says_what_may_have_become_of_a_record(run: Run, digests: Digests) -> None:
+    digests.prefer("mail:ada", "off")
+
+    code, out, _ = run("trace", "mail:ada", "build-9")
+
+    assert (code, out.splitlines()[0]) == (1, "nothing is certain about build-9 in mail:ada:")
+    assert out.splitlines()[1].startswith("it may have been declined: the timeline was switched off")
+    assert run("trace", "mail:ada", "build-9", "--json").json["certain"] is False
 
 
 @pytest.mark.parametrize("command", [["show"], ["peek"], ["explain"], ["trace", "t"]])

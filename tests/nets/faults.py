@@ -675,4 +675,47 @@ MOVING = [
     ),
 ]
 
-FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES + MOVING
+TRACES = [
+    Fault(
+        says="a record that was retracted looks as if it had never come",
+        file="stores/rows/arrivals.py",
+        old="    rows.put_removals(timeline, after_retraction(rows.removals(timeline), key, now=now))\n",
+        new="",
+        directed="test_a_record_that_never_came_is_told_from_one_that_was_retracted",
+        model=False,
+    ),
+    Fault(
+        says="all retracted keys are kept for ever",
+        file="core/removals.py",
+        old="(key, now))[-RETRACTED_KEYS:])",
+        new="(key, now)))",
+        directed="test_the_latest_retracted_keys_of_a_timeline_are_known",
+        model=False,
+    ),
+    Fault(
+        says="only the last call that expired records is remembered",
+        file="core/removals.py",
+        old="expired=removals.expired + count, first_expired=first",
+        new="expired=count, first_expired=now",
+        directed="test_a_record_may_have_expired",
+        model=False,
+    ),
+    Fault(
+        says="what was left out of a digest is forgotten when its next attempt leaves out more",
+        file="stores/rows/endings.py",
+        old="left_out=(*digest.left_out, *named)",
+        new="left_out=tuple(named)",
+        directed="test_what_a_hook_left_out_is_known_over_failed_attempts",
+        model=False,
+    ),
+    Fault(
+        says="retracted keys outlive the timeline that was deleted",
+        file="stores/rows/operations.py",
+        old="    rows.delete_removals(timeline)\n",
+        new="",
+        directed="test_a_deleted_timeline_was_never_seen",
+        model=False,
+    ),
+]
+
+FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES + MOVING + TRACES

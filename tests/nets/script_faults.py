@@ -803,6 +803,48 @@ ENDING = [
         new="if not pull",
         found_by=("test_the_empty_key_is_no_record",),
     ),
+    Fault(
+        says="a record that was retracted looks as if it had never come",
+        file="retract.lua",
+        old="note_retracted(timeline.name, ARGV[4], tonumber(ARGV[5]))\n",
+        new="",
+        found_by=("test_a_record_that_never_came_is_told_from_one_that_was_retracted",),
+    ),
+    Fault(
+        says="all retracted keys are kept for ever",
+        file="include/removals.lua",
+        old="  if #found.retracted > RETRACTED_KEYS then\n",
+        new="  if false then\n",
+        found_by=("test_the_latest_retracted_keys_of_a_timeline_are_known",),
+    ),
+    Fault(
+        says="removals of all timelines are kept for ever",
+        file="include/removals.lua",
+        old="    call('HDEL', HISTORY, 't' .. forgotten)\n",
+        new="",
+        found_by=("test_a_bounded_number_of_timelines_has_removals",),
+    ),
+    Fault(
+        says="only the last call that expired records is remembered",
+        file="include/removals.lua",
+        old="found.first_expired, found.last_expired = found.first_expired or now, now",
+        new="found.first_expired, found.last_expired = now, now",
+        found_by=("test_a_record_may_have_expired",),
+    ),
+    Fault(
+        says="what was left out of a digest is forgotten when its next attempt leaves out more",
+        file="remove.lua",
+        old="digest_of(timeline), 0, digest.left_out or {}",
+        new="digest_of(timeline), 0, {}",
+        found_by=("test_what_a_hook_left_out_is_known_over_failed_attempts",),
+    ),
+    Fault(
+        says="retracted keys outlive the timeline that was deleted",
+        file="delete.lua",
+        old="forget_removals(timeline.name, request.ring)\n",
+        new="",
+        found_by=("test_a_deleted_timeline_was_never_seen",),
+    ),
 ]
 
 # Calls that come twice or late: include/calls.lua.

@@ -13,6 +13,7 @@ from digestif import (
     ConfigError,
     DeliveryFailed,
     Digests,
+    Fate,
     Message,
     Policy,
     PutOff,
@@ -103,6 +104,7 @@ def test_records_that_are_not_kept_are_not_sent_and_count_as_deleted(digests: Di
     assert channel.records() == ["b", "a"]
     assert digests.ledger() == Ledger(accepted=3, delivered=2, deleted=1)
     assert digests.verify()
+    assert [sighting.fate for sighting in digests.trace("t", "read")] == [Fate.LEFT_OUT]
 
 
 def test_a_digest_of_which_nothing_is_kept_is_not_sent(digests: Digests, channel: Recording) -> None:
@@ -116,6 +118,7 @@ def test_a_digest_of_which_nothing_is_kept_is_not_sent(digests: Digests, channel
 
     assert channel.messages == []
     assert digests.ledger() == Ledger(accepted=2, deleted=2)
+    assert [(sighting.fate, sighting.ended) for sighting in digests.trace("t", "a")] == [(Fate.LEFT_OUT, T)]
 
 
 @pytest.mark.parametrize(

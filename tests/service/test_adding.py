@@ -85,6 +85,17 @@ def test_hostile_keys_of_timelines_and_records_go_through_unchanged(client: Clie
     assert client.get(f"/v1/timelines/{segment(key)}/explain").json()["timeline"] == key
 
 
+def test_what_became_of_a_record_is_also_said_in_words(client: Client) -> None:
+    client.add("t", 1, key="a")
+    client.send("DELETE", "/v1/timelines/t/records/a")
+
+    [sighting] = client.get("/v1/timelines/t/trace/a").json()["sightings"]
+
+    assert (sighting["fate"], sighting["certain"]) == ("retracted", True)
+    assert sighting["text"].startswith("retracted, 20")
+    assert client.get("/v1/timelines/t/trace/never").json()["sightings"] == []
+
+
 @pytest.mark.parametrize("key", ["", "k" * 513])
 def test_a_key_that_no_timeline_can_have_is_refused(client: Client, key: str) -> None:
     assert client.add(key, 1).status == 422

@@ -24,9 +24,10 @@ from digestif.cli.output import (
     zone_name,
 )
 from digestif.cli.session import Function, Session, timeline_argument, with_session
+from digestif.core.sightings import in_words
 
 if TYPE_CHECKING:
-    from digestif import Digests, Timeline
+    from digestif import Digests, Sighting, Timeline
 
 STATES = ("idle", "waiting", "ready", "open")
 
@@ -273,23 +274,40 @@ def history(session: Session, timeline: str | None, limit: int) -> None:
 def trace(session: Session, timeline: str, key: str) -> int:
     """Find out what became of the record KEY of TIMELINE.
 
-    As far as history reaches; the latest version comes first. Exit code 1 if nothing is known.
+    As far as history reaches; the latest version comes first, then what may have happened to it. Exit code 1 if
+    nothing is certain.
     """
     with session.digests() as digests:
         sightings = digests.trace(timeline, key)
         now = time_of(digests)
     if session.as_json:
         for sighting in sightings:
-            click.echo(as_json(sighting._asdict()))
-    elif not sightings:
-        click.echo(f"nothing is known of {printable(key)} in {printable(timeline)}")
+            click.echo(as_json({**sighting._asdict(), "text": in_words(sighting)}))
     else:
-        ended = ["" if s.ended is None else f"{when(s.ended, now=now)} ({clock(s.ended, now=now)})" for s in sightings]
-        rows = [(str(s.fate), s.digest_id or "", at) for s, at in zip(sightings, ended, strict=True)]
-        head = time_head("ended", (s.ended for s in sightings if s.ended is not None))
-        for line in table(("fate", "digest", head), rows, give=[head]):
+        for line in _traced(timeline, key, sightings, now=now):
             click.echo(line)
-    return 0 if sightings else 1
+    return 0 if any(sighting.certain for sighting in sightings) else 1
+
+
+SUPERSEDED = "a version that was still pending when the next one was added was replaced by it (superseded)"
+
+
+def _traced(timeline: str, key: str, sightings: "Sequence[Sighting]", *, now: float) -> Iterator[str]:
+    """A table of what is certain, then a line for each fate that the record may have had."""
+    certain = [sighting for sighting in sightings if sighting.certain]
+    name = f"{printable(key)} in {printable(timeline)}"
+    if certain:
+        ended = ["" if s.ended is None else f"{when(s.ended, now=now)} ({clock(s.ended, now=now)})" for s in certain]
+        rows = [(str(s.fate), s.digest_id or "", at) for s, at in zip(certain, ended, strict=True)]
+        head = time_head("ended", (s.ended for s in certain if s.ended is not None))
+        yield from table(("fate", "digest", head), rows, give=[head])
+        yield SUPERSEDED
+    elif sightings:
+        yield f"nothing is certain about {name}:"
+    else:
+        yield f"nothing is known of {name}: no such record was seen"
+    for sighting in sightings[len(certain) :]:
+        yield in_words(sighting, time=lambda at: f"{when(at, now=now)} ({stamp(at, now=now)})")
 
 
 COMMANDS = [timelines, show, peek, explain, history, trace]

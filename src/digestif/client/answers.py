@@ -104,7 +104,9 @@ def contents_of(body: bytes) -> list[Record]:
 
 
 def sightings_of(body: bytes) -> list[Sighting]:
-    return [msgspec.convert(tuple(each.values()), Sighting) for each in _rows("sightings", body)]
+    """Read by name: another release of the service may send fewer fields, or more."""
+    known = [[(name, each[name]) for name in Sighting._fields if name in each] for each in _rows("sightings", body)]
+    return [msgspec.convert(tuple(Sighting(**dict(fields))), Sighting) for fields in known]
 
 
 def _rows(name: str, body: bytes) -> Any:

@@ -61,6 +61,7 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     merging: Count | None = None  # a batch whose records are being moved in, page by page
     replayed: bool = False  # a dead letter that was replayed: it does not expire
     served: tuple[str, ...] = ()  # recipients who have their part, and those who can't be reached, marked UNREACHABLE
+    left_out: tuple[str, ...] = ()  # keys of records that a `keep` hook removed, for the history
 
 
 class Push(Struct, frozen=True):

@@ -168,6 +168,7 @@ class HistoryEntry:
     reason: str | None = None
     keys: tuple[str, ...] = ()  # of its newest records, at most 100
     receipt: str | None = None  # what receivers answered, such as the queue id of a mail
+    left_out: tuple[str, ...] = ()  # keys of records that a `keep` hook removed from it, at most 100
 
 
 class Fate(StrEnum):
@@ -179,14 +180,26 @@ class Fate(StrEnum):
     DEAD = "dead"
     DISCARDED = "discarded"
     EXPIRED = "expired"
+    RETRACTED = "retracted"
+    LEFT_OUT = "left out"  # by a `keep` hook
+    DROPPED = "dropped"  # its timeline was full
+    DECLINED = "declined"  # its timeline is switched off
+    FORGOTTEN = "forgotten"  # it ended before what is still kept
 
 
 class Sighting(NamedTuple):
-    """What `trace` found of one version of a record: its fate, its digest, and when that digest ended."""
+    """What `trace` found of one version of a record: its fate, its digest, and when that digest or the record ended.
+
+    One that is not `certain` may have happened to the record, from `since` to `ended`: the store knows how many
+    records, and not which. Times in seconds; None is not known, or not yet.
+    """
 
     fate: Fate
     digest_id: str | None = None
     ended: float | None = None
+    certain: bool = True
+    since: float | None = None  # it did not happen before; only if it is not certain
+    records: int | None = None  # to how many it happened; only if it is not certain
 
 
 def check_timeline(key: object) -> str:

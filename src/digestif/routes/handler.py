@@ -16,6 +16,7 @@ from digestif.compose.renderer import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.hooks import accepted
 from digestif.core.records import Digest, Record
+from digestif.core.sightings import NONE_KEPT
 from digestif.core.texts import reason_of
 from digestif.core.verdicts import DeliveryFailed, Discard, Unavailable, UnexpectedFailure
 from digestif.errors import StaleLease, StoreError
@@ -128,7 +129,7 @@ class RouteHandler:
         kept = kept_keys(records, await self._records_of(self.route.keep, attempt))
         unwanted = [record.key for record in records if record.key not in kept]
         if len(unwanted) == len(records):
-            raise Discard("keep left no record")
+            raise Discard(NONE_KEPT)
         if unwanted:
             await self._resources.store.run(lambda: attempt.remove(unwanted))
 

@@ -7,6 +7,7 @@ if _TYPE_CHECKING:
     from digestif.core.backlog import Standing
     from digestif.core.capacity import Cursor, Stored
     from digestif.core.machine import Slot, Unfinished
+    from digestif.core.removals import Removals
     from digestif.core.terms import Terms
     from digestif.dsn import Dsn, number, option, yes_or_no
     from digestif.stores.base import (
@@ -77,6 +78,7 @@ __all__ = [
     "Part",
     "QuarantinedRecord",
     "Release",
+    "Removals",
     "RowStore",
     "Rows",
     "SQLiteStore",
@@ -104,6 +106,7 @@ _HOMES = {  # where each name is defined
     "digestif.core.backlog": "Standing",
     "digestif.core.capacity": "Cursor Stored",
     "digestif.core.machine": "Slot Unfinished machine",
+    "digestif.core.removals": "Removals",
     "digestif.core.terms": "Terms",
     "digestif.dsn": "Dsn number option yes_or_no",
     "digestif.stores.base": "HISTORY_KEYS HISTORY_LIMIT PAGE_BYTES PAGE_RECORDS PAGE_TIMELINES Accepted Arrival "

@@ -34,7 +34,7 @@ PAGE_RECORDS = 1000
 PAGE_BYTES = 8 << 20  # of payloads in a page of records; a single record may be larger
 SUSPECTS_TOGETHER = 8  # suspects that lapsed once and are tried beside each other
 HISTORY_KEYS = 100  # record keys in an entry of the history
-HISTORY_LIMIT = 1000  # entries of a namespace
+HISTORY_LIMIT = 1000  # entries of a namespace, and timelines whose removals are remembered
 
 
 class Durability(StrEnum):
@@ -337,7 +337,7 @@ class Store(StoreReader, Notes, Documents):
 
     @abstractmethod
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
-        """Remove a pending record and count it deleted. False if there is none."""
+        """Remove a pending record, count it deleted and remember its key. False if there is none."""
 
     # Dispatching through a queue of the caller's own
 
@@ -364,7 +364,7 @@ class Store(StoreReader, Notes, Documents):
         """Let timelines wait again that became ready at or before the deadline, or whose lease lapsed.
 
         Workers call it without a deadline: then ready ones stay ready, and lapsed ones are left to `claim_suspects`
-        unless they are paused. Also expires records older than their ttl, and sweeps a page.
+        unless they are paused. Also expires records older than their ttl, remembers how many, and sweeps a page.
         """
 
     def maintain_each(
@@ -495,8 +495,8 @@ class Store(StoreReader, Notes, Documents):
     def remove(self, lease: Lease, keys: Sequence[str], *, now: Millis | None) -> int | None:
         """Remove records from an open digest and count them deleted; at most PAGE_RECORDS.
 
-        The answer is the digest's revision, which rises if an earlier attempt may have carried them; None if the token
-        is stale.
+        The digest notes up to HISTORY_KEYS of their keys, for the history. The answer is the digest's revision, which
+        rises if an earlier attempt may have carried them; None if the token is stale.
         """
 
     @abstractmethod

@@ -15,6 +15,7 @@ from digestif.core.damage import Damage
 from digestif.core.ledger import COUNTERS, TALLIED, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.removals import Removals
 from digestif.core.times import Millis
 from digestif.dsn import Dsn
 from digestif.errors import StoreUnavailable
@@ -218,6 +219,7 @@ class MemoryRows(NeverDamaged):
         self._batches: dict[int, MemoryBatch] = {}
         self._letters: OrderedDict[str, tuple[DeadLetter, int, int]] = OrderedDict()  # with batch and number
         self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
+        self._removals: OrderedDict[str, tuple[int, Removals]] = OrderedDict()  # with numbers, oldest first
         self._notes: dict[str, bytes] = {}
         self._moving: dict[None, str] = {}  # at most one
         self._documents: OrderedDict[tuple[str, str], DocumentRow] = (
@@ -243,6 +245,7 @@ class MemoryRows(NeverDamaged):
         self.tally.update(self._journal.tally)
         self._letters = OrderedDict(sorted(self._letters.items(), key=lambda item: item[1][2]))
         self._history = OrderedDict(sorted(self._history.items()))
+        self._removals = OrderedDict(sorted(self._removals.items(), key=lambda item: item[1][0]))
         self._documents = OrderedDict(sorted(self._documents.items(), key=lambda item: item[1].number))
         self._restore_orders()
         for batch in self._batches.values():
@@ -608,6 +611,26 @@ class MemoryRows(NeverDamaged):
     def delete_history(self, timeline: str) -> None:
         for number in [number for number, ended in self._history.items() if ended.timeline == timeline]:
             self._delete_entry(number)
+
+    def oldest_entry(self) -> HistoryEntry | None:
+        return next(iter(self._history.values())) if len(self._history) == HISTORY_LIMIT else None
+
+    def removals(self, timeline: str) -> Removals:
+        return self._removals[timeline][1] if timeline in self._removals else Removals()
+
+    def put_removals(self, timeline: str, removals: Removals) -> None:
+        self._note(self._removals, timeline)
+        number = self._removals[timeline][0] if timeline in self._removals else self.next_number()
+        self._removals[timeline] = number, removals
+        if len(self._removals) > HISTORY_LIMIT:
+            self.delete_removals(next(iter(self._removals)))
+
+    def delete_removals(self, timeline: str) -> None:
+        self._note(self._removals, timeline)
+        self._removals.pop(timeline, None)
+
+    def oldest_removals(self) -> Removals | None:
+        return next(iter(self._removals.values()))[1] if len(self._removals) == HISTORY_LIMIT else None
 
     # counts
 

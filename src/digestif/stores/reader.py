@@ -15,6 +15,7 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry, State
+from digestif.core.removals import Removals
 from digestif.core.terms import Override
 from digestif.core.texts import shortened
 from digestif.core.times import Millis
@@ -129,6 +130,20 @@ class StoreReader(ABC):
     @abstractmethod
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         """Digests that ended, at most the last HISTORY_LIMIT, the latest first."""
+
+    def removals(self, timeline: str) -> Removals:
+        """What is remembered of records that were retracted or expired; by default nothing.
+
+        At most about HISTORY_LIMIT timelines are remembered; those that were remembered first are forgotten first.
+        """
+        return Removals()
+
+    def kept_since(self, timeline: str) -> Millis | None:
+        """When the oldest entry of the history, or the oldest removal, was made; None: none was forgotten, by default.
+
+        Only what is kept together with this timeline counts.
+        """
+        return None
 
     @abstractmethod
     def standing(self, *, now: Millis, most: int | None = None) -> Standing:

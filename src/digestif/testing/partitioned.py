@@ -13,6 +13,7 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.ledger import COUNTERS, Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry, State
+from digestif.core.removals import Removals
 from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import StoreError, StoreUnavailable
@@ -304,6 +305,12 @@ class Partitioned(Store):
         pages = [part.history(timeline, limit=limit) for part in self._all()]
         latest_first = merge(*pages, key=operator.attrgetter("ended"), reverse=True)
         return list(islice(latest_first, min(limit, HISTORY_LIMIT)))
+
+    def removals(self, timeline: str) -> Removals:
+        return self._home(timeline).removals(timeline)
+
+    def kept_since(self, timeline: str) -> Millis | None:
+        return self._home(timeline).kept_since(timeline)
 
     def standing(self, *, now: Millis, most: int | None = None) -> Standing:
         return add_up(part.standing(now=now, most=most) for part in self._all())

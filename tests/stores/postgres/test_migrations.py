@@ -188,6 +188,7 @@ TO_VERSION_2 = """
     SET search_path TO digestif;
     DROP TABLE timeline_name;
     DROP TABLE document;
+    DROP TABLE removal;
     DROP INDEX history_number, history_timeline;
     ALTER TABLE ledger DROP COLUMN declined, DROP COLUMN lost, DROP COLUMN digests;
     ALTER TABLE namespace DROP COLUMN moving;

@@ -9,6 +9,7 @@ from msgspec import Struct
 from digestif.core.ledger import Ledger
 from digestif.core.machine import may_have_gone_out
 from digestif.core.records import DeadLetter, Fate, Record, Sighting, Timeline
+from digestif.core.sightings import in_words
 
 
 def _extended(name: str, kind: type[Any], **more: Any) -> type[Struct]:
@@ -39,11 +40,15 @@ class RecordAnswer(Struct, frozen=True):
 
 
 class SightingAnswer(Struct, frozen=True):
-    """Where a version of a record is, or what became of it."""
+    """Where a version of a record is, or what became of it; unless it is certain, what may have become of it."""
 
     fate: Fate
     digest_id: str | None
     ended: float | None
+    certain: bool
+    since: float | None
+    records: int | None
+    text: str
 
 
 def ledger_answer(ledger: Ledger) -> Struct:
@@ -64,4 +69,4 @@ def record_answer(record: Record) -> RecordAnswer:
 
 
 def sighting_answer(sighting: Sighting) -> SightingAnswer:
-    return SightingAnswer(*sighting)
+    return SightingAnswer(*sighting, in_words(sighting))

@@ -5,6 +5,7 @@ from zlib import crc32
 
 from digestif.core.damage import Damage
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.removals import Removals
 from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.documents import Document
@@ -12,15 +13,23 @@ from digestif.stores.postgres.arrays import Byteas
 from digestif.stores.postgres.slots import PostgresSlots
 from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, encoded
 from digestif.stores.rows import NEVER, DocumentRow, LetterRow
-from digestif.stores.rows.bodies import damaged_entries, encode_entry, letter_row, read_entry, read_letter
+from digestif.stores.rows.bodies import (
+    damaged_entries,
+    encode_entry,
+    letter_row,
+    read_entry,
+    read_letter,
+    read_removals,
+)
 
 
 class PostgresLetters(PostgresSlots):
-    """Holds entries of the history back, and writes them together."""
+    """Holds entries of the history and removals back, and writes them together."""
 
     def __init__(self, *given: Any, writes: bool) -> None:
         super().__init__(*given, writes=writes)
         self._ended: list[HistoryEntry] = []
+        self._removed: dict[str, Removals] = {}
 
     def letter(self, letter_id: str) -> DeadLetter | None:
         row = self._execute(SQL.letter, (self._namespace, letter_id.encode())).fetchone()
@@ -102,6 +111,39 @@ class PostgresLetters(PostgresSlots):
             columns = {"timelines": timelines, "bodies": Byteas([encode_entry(ended) for ended in self._ended])}
             self._execute(SQL.remember, {"namespace": self._namespace, "limit": HISTORY_LIMIT, **columns})
             self._ended = []
+
+    def oldest_entry(self) -> HistoryEntry | None:
+        row = self._execute(SQL.oldest_entry, (self._namespace, HISTORY_LIMIT - 1)).fetchone()
+        return None if row is None else self._unless_damaged(read_entry, as_text(row[0]), bytes(row[1]))
+
+    def removals(self, timeline: str) -> Removals:
+        if timeline in self._removed:
+            return self._removed[timeline]
+        return self._found_removals(SQL.removals, timeline.encode()) or Removals()
+
+    def put_removals(self, timeline: str, removals: Removals) -> None:
+        self._removed[timeline] = removals
+
+    def delete_removals(self, timeline: str) -> None:
+        self._removed.pop(timeline, None)
+        self._execute(SQL.delete_removals, (self._namespace, timeline.encode()))
+
+    def oldest_removals(self) -> Removals | None:
+        return self._found_removals(SQL.oldest_removals, HISTORY_LIMIT - 1)
+
+    def _found_removals(self, statement: str, argument: bytes | int) -> Removals | None:
+        body = self._value(statement, self._namespace, argument)
+        return None if body is None else read_removals(bytes(body))
+
+    def _write_removals(self) -> None:
+        """Write them all, and then forget the oldest: what follows must not wait for rows of other timelines."""
+        if self._removed:
+            timelines = sorted(self._removed, key=str.encode)
+            bodies = [encoded(self._removed[timeline]) for timeline in timelines]
+            columns = Byteas([timeline.encode() for timeline in timelines]), Byteas(bodies)
+            self._execute(SQL.put_removals, (self._namespace, *columns))
+            self._execute(SQL.forget_removals, {"namespace": self._namespace, "limit": HISTORY_LIMIT})
+            self._removed = {}
 
     # Notes
 

@@ -27,9 +27,10 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
         self.tally = dict.fromkeys(TALLIED, 0)
 
     def flush(self) -> None:
-        """Write history, records, slots and counters."""
+        """Write history, removals, records, slots and counters."""
         self._write_trash()
         self._write_history()
+        self._write_removals()
         if self._deleted_batches or not any(self.tally.values()) or not self._is_all_kept():
             self._write_records()
             self._write_slots()

@@ -392,6 +392,32 @@ SELECT timeline, body FROM history WHERE namespace = %s AND timeline = %s ORDER 
 -- name: forget
 DELETE FROM history WHERE namespace = %s AND timeline = %s
 
+-- name: oldest_entry
+SELECT timeline, body FROM history AS oldest WHERE namespace = %s
+AND (SELECT max(number) FROM history WHERE namespace = oldest.namespace) - number >= %s ORDER BY number LIMIT 1
+
+-- name: removals
+SELECT body FROM removal WHERE namespace = %s AND timeline = %s
+
+-- name: put_removals
+INSERT INTO removal (namespace, timeline, number, body)
+SELECT %s, timeline, nextval('number'), body FROM unnest(%s::bytea[], %s::bytea[]) AS t (timeline, body)
+ON CONFLICT (namespace, timeline) DO UPDATE SET body = EXCLUDED.body
+
+-- Rows that another transaction writes or forgets are left to it: two that wait for each other's rows would never end.
+-- name: forget_removals
+DELETE FROM removal WHERE namespace = %(namespace)s AND timeline IN (
+    SELECT timeline FROM removal WHERE namespace = %(namespace)s AND number <=
+    (SELECT number FROM removal WHERE namespace = %(namespace)s ORDER BY number DESC LIMIT 1 OFFSET %(limit)s)
+    FOR UPDATE SKIP LOCKED
+)
+
+-- name: delete_removals
+DELETE FROM removal WHERE namespace = %s AND timeline = %s
+
+-- name: oldest_removals
+SELECT body FROM removal WHERE namespace = %s ORDER BY number DESC LIMIT 1 OFFSET %s
+
 -- name: add_namespace
 INSERT INTO namespace (name) VALUES (%s) ON CONFLICT (name) DO NOTHING
 

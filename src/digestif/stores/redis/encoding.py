@@ -16,6 +16,7 @@ from digestif.core.capacity import Stored, by_age
 from digestif.core.damage import Damage, legible
 from digestif.core.machine import IDLE, Plan, Seen, Slot
 from digestif.core.records import DeadLetter, HistoryEntry, Outcome
+from digestif.core.removals import Removals
 from digestif.core.terms import Openings, Override, Terms
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_seconds
@@ -79,6 +80,7 @@ class StoredEntry(msgspec.Struct):
     reason: str | None = None
     keys: tuple[str, ...] = ()
     receipt: str | None = None
+    left_out: tuple[str, ...] = ()
 
 
 # The usual lengths before the parts of a record: to format them would take longer than the rest of `body`.
@@ -91,6 +93,7 @@ _WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _letter = msgspec.msgpack.Decoder(StoredLetter).decode
 _entry = msgspec.msgpack.Decoder(StoredEntry).decode
+_removals = msgspec.msgpack.Decoder(Removals).decode
 
 
 def are_json(payloads: Iterable[bytes | None]) -> bool:
@@ -338,6 +341,14 @@ def entry(stored: bytes) -> StoredEntry:
 
 def history_entry(found: StoredEntry) -> HistoryEntry:
     return HistoryEntry(**_public_fields(found, "opened", "ended"))
+
+
+def removals(stored: bytes | None) -> Removals:
+    """Decode what is remembered of records that were removed; nothing if it is damaged."""
+    try:
+        return Removals() if stored is None else _removals(stored)
+    except _WRONG:
+        return Removals()
 
 
 def _public_fields(found: msgspec.Struct, *times: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from digestif.core.damage import Damage
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.removals import Removals
 from digestif.core.terms import Override
 from digestif.core.times import Millis
 from digestif.core.transfer import is_incoming, move_start
@@ -248,6 +249,28 @@ class RedisQueries(RedisOverview, Store):
         """The entries of a timeline in the history of its partition: their fields and their numbers."""
         found = self._entries(self._scripts.keys.partition_of(timeline))
         return [(entry.number % self._ring, entry.number) for entry in found if entry.timeline == timeline]
+
+    # Removals, which are remembered in the hash of the history
+
+    def removals(self, timeline: str) -> Removals:
+        partition = self._scripts.keys.partition_of(timeline)
+        return encoding.removals(self._remembered(partition, b"t" + timeline.encode()))
+
+    def _remembered(self, partition: int, field: bytes) -> bytes | None:
+        key = self._scripts.keys.key(partition, "history")
+        stored: bytes | None = self._scripts.get([Command(partition, ("HGET", key, field))])[0]
+        return stored
+
+    def kept_since(self, timeline: str) -> Millis | None:
+        partition, ring = self._scripts.keys.partition_of(timeline), self._ring
+        ledger = self._scripts.keys.key(partition, "ledger")
+        [counts] = self._scripts.get([Command(partition, ("HMGET", ledger, b"ended", b"removals"))])
+        ended, removals = (int(count) if count and count.isdigit() else 0 for count in counts)
+        times = [entry.ended for entry in self._entries(partition)][-1:] if ended >= ring else []
+        oldest = self._remembered(partition, b"r%d" % ((removals + 1) % ring)) if removals >= ring else None
+        if oldest is not None:
+            times.append(encoding.removals(self._remembered(partition, b"t" + oldest)).last)
+        return max(times, default=None)
 
     # Counts
 

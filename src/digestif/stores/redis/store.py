@@ -207,7 +207,7 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
             raise damage_of(self._scripts, batch[min(damaged)].timeline)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
-        return self._change("retract", timeline, key.encode(), now=now)
+        return self._change("retract", timeline, key.encode(), b"%d" % self._ring, now=now)
 
     # Dispatching
 
@@ -286,7 +286,8 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
         own = self._scripts.keys.of(timeline)
         ids = self._letter_ids(timeline, limit=PAGE_TIMELINES)
         keys = joined((own.whole, self._scripts.keys.letters(own.partition, ids)))
-        request = {"letters": len(ids), "entries": self._history_fields(timeline), "token": token or False}
+        entries = self._history_fields(timeline)
+        request = {"letters": len(ids), "entries": entries, "ring": self._ring, "token": token or False}
         return self._flag("delete", timeline, Call.of(own.partition, request, keys), now=now)
 
     def sweep(self) -> bool:

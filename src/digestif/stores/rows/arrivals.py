@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from digestif.core import machine
 from digestif.core.capacity import Stored
 from digestif.core.records import State
+from digestif.core.removals import after_retraction
 from digestif.core.terms import in_force
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival
@@ -56,11 +57,12 @@ def add(rows: Rows, arrival: Arrival, *, now: Millis) -> Accepted:
     return Accepted(after.state is State.READY and before.state is State.IDLE, dropped, due)
 
 
-def retract(rows: Rows, timeline: str, key: str) -> bool:
+def retract(rows: Rows, timeline: str, key: str, *, now: Millis) -> bool:
     slot = rows.slot(timeline)
     if slot.batch is None or not rows.remove_record(slot.batch, key):
         return False
     rows.tally["pending"] -= 1
     rows.tally["deleted"] += 1
     rows.put_slot(timeline, with_fewer_pending(rows, slot, 1))
+    rows.put_removals(timeline, after_retraction(rows.removals(timeline), key, now=now))
     return True

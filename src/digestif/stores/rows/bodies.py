@@ -9,6 +9,7 @@ from digestif.core import machine
 from digestif.core.damage import Damage, legible
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.removals import Removals
 from digestif.core.texts import shortened
 from digestif.stores.damage import Unreadable
 from digestif.stores.rows.view import LetterRow, Marks, TimelineRow
@@ -16,6 +17,7 @@ from digestif.stores.rows.view import LetterRow, Marks, TimelineRow
 _encode = msgspec.json.Encoder().encode
 _slot = msgspec.json.Decoder(Slot).decode
 _letter = msgspec.json.Decoder(DeadLetter).decode
+_removals = msgspec.json.Decoder(Removals).decode
 _ended = msgspec.json.Decoder(HistoryEntry).decode
 
 WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -94,6 +96,14 @@ def encode_entry(ended: HistoryEntry) -> bytes:
         return _encode(ended)
     except UnicodeEncodeError:
         return _encode(replace(ended, keys=tuple(map(legible, ended.keys))))
+
+
+def read_removals(body: str | bytes) -> Removals:
+    """What a body says of records that were removed; nothing if it is damaged."""
+    try:
+        return _removals(body)
+    except WRONG:
+        return Removals()
 
 
 def _problem(decode: Callable[[bytes], object], body: str | bytes) -> str:

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from digestif.core import machine
+from digestif.core.damage import legible
 from digestif.core.machine import Unfinished
 from digestif.core.records import DeadLetter, HistoryEntry, Outcome
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import InvalidState
 from digestif.stores.base import HISTORY_KEYS, Burial, Completion, Lease, QuarantinedRecord
 from digestif.stores.rows.view import Rows, held_slot, put
+
+NOTHING_LEFT = "no record was left to send"
 
 
 def complete_all(rows: Rows, completions: Sequence[Completion], *, now: Millis) -> list[bool]:
@@ -24,6 +27,8 @@ def complete(rows: Rows, completion: Completion, *, now: Millis) -> bool:
     if slot is None or slot.digest is None:
         return False
     digest = slot.digest
+    if digest.left_out and not digest.records:
+        rows.remember(ended(timeline, digest, Outcome.DISCARDED, reason=NOTHING_LEFT, now=now))
     if digest.records:
         keys = newest_keys(rows, digest.batch)
         rows.remember(ended(timeline, digest, Outcome.DELIVERED, keys=keys, receipt=completion.receipt, now=now))
@@ -89,10 +94,12 @@ def remove(rows: Rows, lease: Lease, keys: Sequence[str], *, now: Millis) -> int
     if slot is None or slot.digest is None:
         return None
     digest = slot.digest
-    gone = sum(rows.remove_record(digest.batch, key) for key in keys)
-    rows.tally["open"] -= gone
-    rows.tally["deleted"] += gone
-    left = machine.after_losing(digest, gone)
+    gone = [key for key in keys if rows.remove_record(digest.batch, key)]
+    rows.tally["open"] -= len(gone)
+    rows.tally["deleted"] += len(gone)
+    left = machine.after_losing(digest, len(gone))
+    named = [key for key in gone if legible(key) == key]
+    left = replace(left, left_out=(*digest.left_out, *named)[:HISTORY_KEYS])
     rows.put_slot(lease.timeline, replace(slot, digest=left))
     return left.revision
 
@@ -168,4 +175,5 @@ def ended(
         reason=reason,
         keys=keys,
         receipt=receipt,
+        left_out=digest.left_out,
     )

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.records import Outcome, State
+from digestif.core.removals import after_expiry
 from digestif.core.times import Millis
-from digestif.stores.rows.endings import delete_digest, ended
+from digestif.stores.rows.endings import delete_digest, ended, newest_keys
 from digestif.stores.rows.view import NEVER, Rows
 
 
@@ -24,6 +25,8 @@ def expire(rows: Rows, timeline: str, *, now: Millis, limit: int) -> int:
         expired += gone
         slot = replace(slot, digest=digest)
     rows.tally["expired"] += expired
+    if expired:
+        rows.put_removals(timeline, after_expiry(rows.removals(timeline), expired, now=now))
     slot = machine.after_expiry(expirable(rows, slot), now=now)
     rows.put_slot(timeline, slot)
     return expired
@@ -34,8 +37,9 @@ def _expire_digest(rows: Rows, timeline: str, digest: Unfinished, *, now: Millis
     if digest.frozen:
         if _digest_expiry(rows, digest) > now or limit == 0:
             return digest, 0
+        keys = newest_keys(rows, digest.batch)
         delete_digest(rows, digest)
-        rows.remember(ended(timeline, digest, Outcome.EXPIRED, now=now))
+        rows.remember(ended(timeline, digest, Outcome.EXPIRED, keys=keys, now=now))
         return replace(digest, records=0, merging=None), digest.records
     gone = rows.expire(digest.batch, now, limit=limit)
     if digest.merging is not None:

@@ -23,6 +23,7 @@ def delete(rows: Rows, timeline: str, *, token: str | None, now: Millis) -> bool
     found = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)
     letters = [letter for _, letter in found if letter is not None]  # a damaged one stays for `repair`
     rows.delete_history(timeline)
+    rows.delete_removals(timeline)
     if slot == IDLE and not letters:
         return False
     in_digest = slot.digest.records if slot.digest is not None else 0

@@ -6,6 +6,7 @@ from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, State
 from digestif.core.terms import Override
+from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
 from digestif.stores.reader import PAGE_READ, PAUSED, Order, Part, Place, TimelinePage, place_of
 from digestif.stores.rows.view import Rows
@@ -85,6 +86,12 @@ def letters(rows: Rows, timeline: str | None, *, after: str | None, limit: int) 
             break
         after = page[-1][0]
     return found[:limit]
+
+
+def kept_since(rows: Rows) -> Millis | None:
+    entry, removals = rows.oldest_entry(), rows.oldest_removals()
+    times = [] if entry is None else [to_millis(entry.ended)]
+    return max([*times, *([] if removals is None else [removals.last])], default=None)
 
 
 def letter_records(rows: Rows, letter_id: str, *, after: Cursor | None, limit: int) -> list[Stored]:

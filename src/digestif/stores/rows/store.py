@@ -11,6 +11,7 @@ from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.removals import Removals
 from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
@@ -109,7 +110,8 @@ class RowStore(Store, TransferStore):
         return answers
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
-        return self._write(lambda rows: arrivals.retract(rows, timeline, key))
+        at = self._now(now)
+        return self._write(lambda rows: arrivals.retract(rows, timeline, key, now=at))
 
     # Dispatching
 
@@ -317,6 +319,12 @@ class RowStore(Store, TransferStore):
 
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
         return self._read(lambda rows: rows.history(timeline, limit=limit))
+
+    def removals(self, timeline: str) -> Removals:
+        return self._read(lambda rows: rows.removals(timeline))
+
+    def kept_since(self, timeline: str) -> Millis | None:
+        return self._read(queries.kept_since)
 
     def standing(self, *, now: Millis, most: int | None = None) -> Standing:
         return self._read(lambda rows: rows.standing(now, most))

@@ -12,6 +12,7 @@ from digestif.core.damage import Damage
 from digestif.core.ledger import Ledger
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry, State
+from digestif.core.removals import Removals
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival, Lease
 from digestif.stores.damage import Unreadable
@@ -194,6 +195,11 @@ class Rows(Protocol):
     def remember(self, ended: HistoryEntry) -> None: ...
     def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]: ...
     def delete_history(self, timeline: str) -> None: ...
+    def oldest_entry(self) -> HistoryEntry | None: ...  # None if no older one was forgotten
+    def removals(self, timeline: str) -> Removals: ...
+    def put_removals(self, timeline: str, removals: Removals) -> None: ...  # of HISTORY_LIMIT timelines
+    def delete_removals(self, timeline: str) -> None: ...
+    def oldest_removals(self) -> Removals | None: ...  # likewise
 
     # documents
     def document(self, collection: str, key: str) -> DocumentRow | None: ...

@@ -15,7 +15,7 @@ from digestif.stores.gate import holding
 
 T = TypeVar("T")
 
-SCHEMA = 7
+SCHEMA = 8
 APPLICATION = 0x44494745  # "DIGE", in the header of the file
 _CACHE_KIBIBYTES = 16 * 1024
 _LOG_PAGES = 4000  # 16 MiB before a checkpoint: pages that many commits change are written back once (a quarter faster)

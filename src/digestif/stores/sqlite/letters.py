@@ -2,10 +2,18 @@
 
 from digestif.core.damage import Damage
 from digestif.core.records import DeadLetter, HistoryEntry
+from digestif.core.removals import Removals
 from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.documents import Document
 from digestif.stores.rows import NEVER, DocumentRow, LetterRow
-from digestif.stores.rows.bodies import damaged_entries, encode_entry, letter_row, read_entry, read_letter
+from digestif.stores.rows.bodies import (
+    damaged_entries,
+    encode_entry,
+    letter_row,
+    read_entry,
+    read_letter,
+    read_removals,
+)
 from digestif.stores.sqlite.slots import SQL, SqliteSlots, as_bytes, encoded, lenient_text
 
 
@@ -80,6 +88,25 @@ class SqliteLetters(SqliteSlots):
 
     def delete_history(self, timeline: str) -> None:
         self._execute(SQL.forget, (self._namespace, timeline))
+
+    def oldest_entry(self) -> HistoryEntry | None:
+        rows = self._rows(SQL.oldest_entry, (self._namespace, HISTORY_LIMIT - 1))
+        return self._unless_damaged(read_entry, *rows[0]) if rows else None
+
+    def removals(self, timeline: str) -> Removals:
+        body = self._value(SQL.removals, self._namespace, timeline)
+        return Removals() if body is None else read_removals(body)
+
+    def put_removals(self, timeline: str, removals: Removals) -> None:
+        self._execute(SQL.put_removals, (self.next_number(), self._namespace, timeline, encoded(removals).decode()))
+        self._execute(SQL.forget_removals, (self._namespace, self._namespace, HISTORY_LIMIT))
+
+    def delete_removals(self, timeline: str) -> None:
+        self._execute(SQL.delete_removals, (self._namespace, timeline))
+
+    def oldest_removals(self) -> Removals | None:
+        body = self._value(SQL.oldest_removals, self._namespace, HISTORY_LIMIT - 1)
+        return None if body is None else read_removals(body)
 
     # documents
 

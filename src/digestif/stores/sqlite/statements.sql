@@ -263,6 +263,27 @@ SELECT timeline, body FROM history WHERE namespace = ? AND timeline = ? ORDER BY
 -- name: forget
 DELETE FROM history WHERE namespace = ? AND timeline = ?
 
+-- name: oldest_entry
+SELECT timeline, body FROM history AS oldest WHERE namespace = ?
+AND (SELECT max(number) FROM history WHERE namespace = oldest.namespace) - number >= ? ORDER BY number LIMIT 1
+
+-- name: removals
+SELECT body FROM removal WHERE namespace = ? AND timeline = ?
+
+-- name: put_removals
+INSERT INTO removal (number, namespace, timeline, body) VALUES (?, ?, ?, ?)
+ON CONFLICT (namespace, timeline) DO UPDATE SET body = excluded.body
+
+-- name: forget_removals
+DELETE FROM removal WHERE namespace = ?
+AND number <= (SELECT number FROM removal WHERE namespace = ? ORDER BY number DESC LIMIT 1 OFFSET ?)
+
+-- name: delete_removals
+DELETE FROM removal WHERE namespace = ? AND timeline = ?
+
+-- name: oldest_removals
+SELECT body FROM removal WHERE namespace = ? ORDER BY number DESC LIMIT 1 OFFSET ?
+
 -- name: add_namespace
 INSERT INTO namespace (name) VALUES (?) ON CONFLICT (name) DO NOTHING
 

@@ -18,6 +18,7 @@ from digestif.testing.conformance.digest import DigestBlocks, UndecodableRecords
 from digestif.testing.conformance.documents import KeptDocuments
 from digestif.testing.conformance.endings import Endings
 from digestif.testing.conformance.expiry import Expiry
+from digestif.testing.conformance.fates import Fates
 from digestif.testing.conformance.interruptions import Interruptions
 from digestif.testing.conformance.keys import HostileKeys
 from digestif.testing.conformance.leases import Claims, Openings
@@ -70,6 +71,7 @@ class StoreConformance(
     Expiry,
     ExpiryPages,
     Explanations,
+    Fates,
     Flushes,
     Histories,
     HistoryPages,

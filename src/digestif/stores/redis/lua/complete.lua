@@ -6,6 +6,7 @@
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: endings.lua
 
+local NOTHING_LEFT = 'no record was left to send'
 local request = cmsgpack.unpack(ARGV[4])
 
 local function complete(timeline, token, plan, receipt, keys)
@@ -19,6 +20,8 @@ local function complete(timeline, token, plan, receipt, keys)
     add_to_history(timeline.name, digest, 'delivered', request.ring, keys, nil, receipt)
     delete_digest(timeline)
     count('digests', 1)
+  elseif digest.left_out then
+    add_to_history(timeline.name, digest, 'discarded', request.ring, {}, NOTHING_LEFT)
   end
   count('open', -digest.records)
   count('delivered', digest.records)

@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
 -- Delete a timeline with everything that belongs to it, as far as its keys are declared.
 -- KEYS   12… the timeline, then per dead letter: records, ages, times
--- ARGV   4 {letters, entries, token}: how many letters; places and numbers of its entries in the history; of a lease
+-- ARGV   4 {letters, entries, ring, token}: how many letters; places and numbers of its entries in the history; its size;
+--        of a lease
 -- Reply  '1', or '0' if there was nothing, or the token is stale
 -- include: endings.lua
 -- include: losses.lua
+-- include: removals.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local timeline = timeline_number(1)
@@ -39,6 +41,7 @@ end
 for _, entry in ipairs(request.entries) do
   delete_entry(entry[1], entry[2])
 end
+forget_removals(timeline.name, request.ring)
 local letters, dead = delete_letters()
 if not timeline.stored and letters == 0 then
   return answer('0')

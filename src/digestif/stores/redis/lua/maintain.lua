@@ -6,6 +6,7 @@
 -- Reply  {moved, lapsed, expired, whether more may have expired, the numbers of timelines that are damaged}: the name
 --        and due time of each that waits again, names, the name and how many records
 -- include: endings.lua
+-- include: removals.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 local moved, lapsed, expired = {}, {}, {}
@@ -46,8 +47,9 @@ local function expire_frozen(timeline, batches)
     digest.expires = last < NEVER and last or nil
     return 0
   end
+  local keys = newest_keys(batches[1], HISTORY_KEYS)
   delete_digest(timeline)
-  add_to_history(timeline.name, digest, 'expired', request.ring, {})
+  add_to_history(timeline.name, digest, 'expired', request.ring, keys)
   local gone = digest.records
   digest.records, digest.merging = 0, nil
   return gone
@@ -94,6 +96,7 @@ local function expire_timeline(timeline)
   gone = gone + expire_digest(timeline, allowed - gone)
   if gone > 0 then
     count('expired', gone)
+    note_expired(timeline.name, gone, request.ring)
     table.insert(expired, { timeline.name, gone })
     allowed = allowed - gone
   end

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Retract a pending record.
 -- KEYS   12… the timeline
--- ARGV   4 the record's key
+-- ARGV   4 the record's key  5 how many timelines have their removals remembered
 -- Reply  '1' if there was one, else '0'
 -- include: timelines.lua
+-- include: removals.lua
 
 local timeline = with_sound_batches(timeline_number(1))
 if damage_of(timeline) then
@@ -14,6 +15,7 @@ if ARGV[4] == '' or not pull(pending_of(timeline), ARGV[4]) then
 end
 count('pending', -1)
 count('deleted', 1)
+note_retracted(timeline.name, ARGV[4], tonumber(ARGV[5]))
 subtract_pending(timeline, 1)
 save_timeline(timeline)
 return answer('1')

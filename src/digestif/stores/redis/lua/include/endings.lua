@@ -21,6 +21,7 @@ local function add_to_history(timeline, digest, outcome, ring, keys, reason, rec
     reason = reason,
     keys = keys,
     receipt = receipt,
+    left_out = digest.left_out,
   }))
 end
 
