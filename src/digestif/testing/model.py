@@ -713,8 +713,8 @@ class Model:
         """The timeline goes on by the rules in force now.
 
         A cool-down given to the call comes first if the ttl allows it, then that of the timeline's own rules, then the
-        one that the code `planned`. Openings of the code are those that were known when the digest was opened, or when they were `asked`
-        for.
+        one that the code `planned`. Openings of the code are those that were known when the digest was opened, or when
+        they were `asked` for.
         """
         assert line.digest is not None
         was_empty = not line.digest.items
