@@ -86,11 +86,11 @@ def test_every_sentence_that_is_named_is_there(pytestconfig: pytest.Config) -> N
 def test_a_script_with_a_fault_is_still_a_script() -> None:
     """Otherwise every sentence would find it."""
     sound = {name: load(name).text for name in SCRIPTS}
-    with empty_server().client() as client:
+    with empty_server().client() as connection:
         for fault in FAULTS:
             with planted(fault):
                 texts = (text for name in SCRIPTS if (text := load(name).text) != sound[name])
-                client.script_load(next(texts))
+                connection.script_load(next(texts))
 
 
 @pytest.mark.parametrize("fault", TRANSITIONS, ids=lambda fault: fault.says)

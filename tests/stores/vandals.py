@@ -287,11 +287,13 @@ class DamagedLife:
         letters = self._digests.dead_letters()
         if letters:
             letter = self._chance.choice(letters)
-            end = self._chance.choice([self._digests.replay, self._requeue, self._digests.discard])
-            end(letter.id, now=self._now)
-
-    def _requeue(self, letter_id: str, *, now: float) -> bool:
-        return self._digests.requeue(letter_id, force=True, now=now)
+            match self._chance.choice(["replay", "requeue", "discard"]):
+                case "replay":
+                    self._digests.replay(letter.id, now=self._now)
+                case "requeue":
+                    self._digests.requeue(letter.id, force=True, now=self._now)
+                case _:
+                    self._digests.discard(letter.id, now=self._now)
 
     def _check(self) -> None:
         ledger = self._digests.ledger()

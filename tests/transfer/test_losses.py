@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests, Move, Policy
+from digestif.stores.transfer import TransferStore
 from digestif.testing.conformance.actions import T, add_all, deliver, fail, numbered
 from digestif.testing.conformance.losses import fates
 from tests.servers import empty_server, shared_connection
@@ -34,6 +35,12 @@ def populate(digests: Digests) -> None:
     fail(digests, "dead")
 
 
+def move(source: Digests, target: Digests) -> None:
+    assert isinstance(source.store, TransferStore)
+    assert isinstance(target.store, TransferStore)
+    Move(source.store, target.store).run()
+
+
 def test_a_file_with_damage_is_moved_with_what_is_left(file: Digests, server: Digests, tmp_path: Path) -> None:
     """Fact 77. A row of a dead letter and a pending one are gone, a pending value is: the target has the rest."""
     populate(file)
@@ -41,7 +48,7 @@ def test_a_file_with_damage_is_moved_with_what_is_left(file: Digests, server: Di
         rows.execute("DELETE FROM record WHERE key = 'r0'")
         rows.execute("UPDATE record SET payload = NULL WHERE key = 'r1' AND batch NOT IN (SELECT batch FROM letter)")
 
-    Move(file.store, server.store).run()
+    move(file, server)
 
     assert (server.ledger().accepted, server.ledger().lost, file.ledger().accepted) == (9, 2, 0)
     server.repair(now=T)
@@ -54,7 +61,7 @@ def test_a_server_with_damage_is_moved_with_what_is_left(file: Digests, server: 
     [letter] = server.dead_letters()
     shared_connection().hdel(f"{{d:0}}:l:{letter.id}", "r0")
 
-    Move(server.store, file.store).run()
+    move(server, file)
 
     assert (file.ledger().accepted, server.ledger().accepted) == (9, 0)
     assert fates(file) == {"accepted": 9, "pending": 3, "delivered": 3, "dead": 2, "lost": 1}
