@@ -2,7 +2,7 @@
 
     DIGESTIF_DAMAGES=5000 DIGESTIF_DAMAGE_SEED=7 ./dev torture -k "damage and redis"
 
-A failure names the life in which it happened: `DIGESTIF_DAMAGE_LIFE=7-123` lives that one again.
+A failure begins with the seed of the life in which it happened: `DIGESTIF_DAMAGE_LIFE=7-123` lives that one again.
 """
 
 import os
@@ -34,18 +34,12 @@ def live_on(make: Make) -> None:
     while damages < DAMAGES:
         damages += live(make, f"n{number}", f"{SEED}-{number}")
         number += 1
-    print(f"seed {SEED}: {damages} damages in {number} lives")
 
 
 def live(make: Make, name: str, seed: str) -> int:
     store, vandal = make(name)
     with closing(store):
-        life = DamagedLife(store, vandal, seed)
-        try:
-            return life.run()
-        except BaseException:
-            print(f"DIGESTIF_DAMAGE_LIFE={seed}:", *life.steps, sep="\n  ")
-            raise
+        return DamagedLife(store, vandal, seed).run()
 
 
 def test_damage_to_sqlite(tmp_path: Path) -> None:

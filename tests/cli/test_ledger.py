@@ -24,7 +24,9 @@ def test_the_ledger_is_shown_and_balances(run: Run, digests: Digests) -> None:
     assert run("ledger", "--json").json == {
         "accepted": 1200,
         "pending": 1200,
-        **dict.fromkeys(("open", "delivered", "superseded", "dropped", "expired", "deleted", "dead", "declined"), 0),
+        **dict.fromkeys(
+            ("open", "delivered", "superseded", "dropped", "expired", "deleted", "dead", "lost", "declined"), 0
+        ),
         "balanced": True,
     }
 

@@ -1,15 +1,17 @@
 """The store in memory obeys."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from digestif import Digests, Store
-from digestif.stores.memory import MemoryRecord, MemoryStore
+from digestif.stores.memory import MemoryStore
 from digestif.testing.conformance.actions import add_all, numbered
-from digestif.testing.conformance.base import Damager, Harm
+from digestif.testing.conformance.base import Damager
 from digestif.testing.conformance.losses import Losses
 from tests.conformance.modes import NothingLarge, Undamaged
+from tests.stores.memory_harm import harm_in_memory
 
 
 class TestMemory(NothingLarge, Undamaged):  # type: ignore[misc]  # a class that mypy does not see
@@ -42,20 +44,5 @@ class TestMemoryLosses(Losses):
         return MemoryStore(namespace="d")
 
     @pytest.fixture
-    def damage(self, store: MemoryStore) -> Damager:
-        def harm(how: Harm, timeline: str) -> None:
-            slot = store.inspect(timeline)
-            numbers = {
-                "value": slot.batch,
-                "record": slot.batch,
-                "digest value": slot.digest and slot.digest.batch,
-                "digest record": slot.digest and slot.digest.batch,
-                "letter record": next((number for _, number, _ in store._tables._letters.values()), None),
-            }
-            batch = store._tables._batches[numbers[how] or 0]
-            entry = batch.entries.pop(max(batch.entries))
-            if how in (Harm.VALUE, Harm.DIGEST_VALUE):
-                batch.put(MemoryRecord(entry.stored._replace(payload=None), entry.deadline, entry.expires))
-            batch.restore()
-
-        return harm
+    def damage(self, store: Store) -> Damager:
+        return partial(harm_in_memory, store)

@@ -162,7 +162,7 @@ def test_the_ledger_and_the_backlog_are_those_of_the_store(
     assert found["digestif_up"] == {(): 1}
     assert found["digestif_records_accepted_total"] == {(): 8}
     assert found["digestif_records_declined_total"] == {(): 1}
-    ended = {"delivered": 1, "superseded": 1, "dropped": 0, "expired": 0, "deleted": 1}
+    ended = {"delivered": 1, "superseded": 1, "dropped": 0, "expired": 0, "deleted": 1, "lost": 0}
     assert found["digestif_records_ended_total"] == {(fate,): count for fate, count in ended.items()}
     assert found["digestif_pending_records"] == {(): 3}
     assert found["digestif_open_records"] == {(): 1}

@@ -718,4 +718,47 @@ TRACES = [
     ),
 ]
 
-FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES + MOVING + TRACES
+LOSSES = [
+    Fault(
+        says="a record that is gone is counted as delivered",
+        file="stores/rows/open_digests.py",
+        old="        return len(answer.records) != slot.digest.records\n",
+        new="        return False\n",
+        directed="test_a_record_that_is_gone_with_its_key_is_lost",
+        model=False,
+    ),
+    Fault(
+        says="a digest that lost a record comes again under the same key",
+        file="stores/rows/losses.py",
+        old="    left = machine.after_losing(digest, gone)\n",
+        new="    left = replace(digest, records=digest.records - gone)\n",
+        directed="test_what_vanished_from_a_digest_that_comes_again_is_lost",
+        model=False,
+    ),
+    Fault(
+        says="a digest is trimmed by the number of records that it had",
+        file="stores/rows/open_digests.py",
+        old="    slot, lost = recounted(rows, slot)  # to trim by a wrong number would never end\n",
+        new="    lost = 0\n",
+        directed="test_a_digest_that_lost_more_than_its_excess_is_still_read",
+        model=False,
+    ),
+    Fault(
+        says="a repair lowers the number of accepted records",
+        file="core/ledger.py",
+        old="    return replace(ledger, **counts, accepted=max(ledger.accepted, others))\n",
+        new='    counts["lost"] = 0\n    return replace(ledger, **counts, accepted=others)\n',
+        directed="test_a_repair_counts_what_is_gone_as_lost",
+        model=False,
+    ),
+    Fault(
+        says="a dead letter without a value is replayed",
+        file="core/machine.py",
+        old="    if is_missing:\n",
+        new="    if False:\n",
+        directed="test_a_dead_letter_without_a_value_can_only_be_discarded",
+        model=False,
+    ),
+]
+
+FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES + MOVING + TRACES + LOSSES

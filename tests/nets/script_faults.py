@@ -542,15 +542,11 @@ BATCHES = [
         file="include/batches.lua",
         old="""\
   call('ZREM', batch.times, 'x' .. key, 'u' .. key)
-end
-
--- Put a record\
+  return batch.large\
 """,
         new="""\
   call('ZREM', batch.times, 'x' .. key)
-end
-
--- Put a record\
+  return batch.large\
 """,
         found_by=("test_a_deadline_is_gone_with_its_record",),
     ),
@@ -1228,6 +1224,52 @@ MOVING = [
     ),
 ]
 
+# What something else deleted: include/losses.lua.
+LOSING = [
+    Fault(
+        says="a record that is gone from a digest is counted as delivered",
+        file="take.lua",
+        old="  if found < held or found ~= digest.records then\n",
+        new="  if found < held then\n",
+        found_by=("test_a_replay_of_such_a_letter_delivers_the_others",),
+    ),
+    Fault(
+        says="a digest that lost a record comes again under the same key",
+        file="include/losses.lua",
+        old="after_losing(digest, gone, digest.attempt > 1 or digest.frozen)",
+        new="after_losing(digest, gone, false)",
+        found_by=("test_what_vanished_from_a_digest_that_comes_again_is_lost",),
+    ),
+    Fault(
+        says="pending records that are gone stay in the ledger",
+        file="include/claims.lua",
+        old="    if gone > 0 then\n",
+        new="    if false then\n",
+        found_by=("test_a_record_that_is_gone_with_its_key_is_lost",),
+    ),
+    Fault(
+        says="a dead letter that lost a record leaves it in the ledger",
+        file="requeue.lua",
+        old="count('dead', -lost)\n",
+        new="",
+        found_by=("test_a_dead_letter_that_lost_a_record_gives_back_the_others",),
+    ),
+    Fault(
+        says="a dead letter without a value is replayed",
+        file="include/endings.lua",
+        old="      return not timestamp_place(record)\n",
+        new="      return false\n",
+        found_by=("test_a_dead_letter_without_a_value_can_only_be_discarded",),
+    ),
+    Fault(
+        says="a value that vanished from a large digest leaves no letter",
+        file="quarantine.lua",
+        old="    record = '' -- its value is gone, and only the order had it\n",
+        new="",
+        found_by=("test_a_value_that_vanished_from_a_large_digest_is_a_dead_letter_with_its_key",),
+    ),
+]
+
 FAULTS = [
     *MOVING,
     *TRANSITIONS,
@@ -1243,4 +1285,5 @@ FAULTS = [
     *CALLING,
     *CALENDAR,
     *REQUEUEING,
+    *LOSING,
 ]

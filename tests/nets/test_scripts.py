@@ -1,12 +1,14 @@
 """The nets hold the scripts, too: each fault in their text is found by the sentences that are named for it."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from digestif import Store
 from digestif.stores.redis.client.scripts import load
 from digestif.testing import StoreConformance
+from digestif.testing.conformance.base import Damager
 from digestif.testing.conformance.moves import Moves
 from digestif.testing.modes import Mode
 from tests.conformance.makers import made_at
@@ -15,8 +17,17 @@ from tests.nets.conftest import PLANTED
 from tests.nets.patches import ScriptFault, planted
 from tests.nets.script_faults import FAULTS, TRANSITIONS
 from tests.servers import empty_server
-from tests.stores.redis import test_declared, test_lua_calls, test_lua_large, test_lua_layout, test_suspects
+from tests.stores.redis import (
+    test_declared,
+    test_losses,
+    test_lua_calls,
+    test_lua_large,
+    test_lua_layout,
+    test_suspects,
+)
+from tests.stores.redis.harm import harm_in
 from tests.stores.redis.proxy import SCRIPTS
+from tests.stores.redis.test_losses import client, digests  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.long
 
@@ -36,11 +47,15 @@ class OnAServer(Moves, StoreConformance):
     def store(self, make_store: Callable[[], Store]) -> Store:
         return make_store()
 
+    @pytest.fixture
+    def damage(self, store: Store) -> Damager:
+        return partial(harm_in, store)
+
 
 # The sentences that are named, of the suite and of a server.
 others = {name for name in dir(OnAServer) if name.startswith("test_")} - SENTENCES
 TestSuite = type("TestSuite", (OnAServer,), dict.fromkeys(others))
-for module in (test_declared, test_lua_calls, test_lua_large, test_lua_layout, test_suspects):
+for module in (test_declared, test_losses, test_lua_calls, test_lua_large, test_lua_layout, test_suspects):
     globals().update({name: sentence for name, sentence in vars(module).items() if name in SENTENCES})
 
 
@@ -71,11 +86,11 @@ def test_every_sentence_that_is_named_is_there(pytestconfig: pytest.Config) -> N
 def test_a_script_with_a_fault_is_still_a_script() -> None:
     """Otherwise every sentence would find it."""
     sound = {name: load(name).text for name in SCRIPTS}
-    with empty_server().client() as client:
+    with empty_server().client() as connection:
         for fault in FAULTS:
             with planted(fault):
                 texts = (text for name in SCRIPTS if (text := load(name).text) != sound[name])
-                client.script_load(next(texts))
+                connection.script_load(next(texts))
 
 
 @pytest.mark.parametrize("fault", TRANSITIONS, ids=lambda fault: fault.says)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import psycopg
 from redis import Redis
 
-from digestif import Busy, Digests, Event, InvalidState, Policy, RecordsLost, Store, StoreError
+from digestif import Busy, Digests, InvalidState, Policy, Store, StoreError
 from digestif.testing.conformance.actions import T
 
 NAMES = ("a", "b", "c")
@@ -196,20 +196,22 @@ class DamagedLife:
         self._vandal = vandal
         self._chance = random.Random(seed)
         self._digests = Digests(store, policy=POLICY)
-        self._digests.subscribe(self._listen)
         self._now = T
         self._accepted = 0
-        self._told = 0  # records of which an event said that they are lost
         self.steps: list[str] = [f"seed {seed}"]  # what happened, for a failure
 
-    def _listen(self, event: Event) -> None:
-        self._told += event.records if isinstance(event, RecordsLost) else 0
-
     def run(self) -> int:
-        """Live; the answer is how often it was damaged."""
+        """Live; the answer is how often it was damaged. An error says what happened before."""
+        try:
+            return self._run()
+        except Exception as error:
+            error.add_note("\n  ".join(self.steps))
+            raise
+
+    def _run(self) -> int:
         self._populate()
         self._check()
-        assert self._digests.verify(), self.steps
+        assert self._digests.verify()
         strikes = self._strike(self._chance.choice([1, 1, 1, 2, 4]))
         if strikes and self._chance.random() < 0.5:
             self._live(self._chance.randrange(4, 16))
@@ -218,12 +220,12 @@ class DamagedLife:
                 self._live(self._chance.randrange(4, 12))
         self._digests.repair(now=self._now)
         self._check()
-        assert self._digests.verify().problems == (), self.steps
+        assert self._digests.verify().problems == ()
         lost = self._digests.ledger().lost
         self._live(8)
         problems = self._digests.verify().problems  # a replay may bring back what a repair put into a dead letter
-        assert all("have no value" in problem for problem in problems), (problems, self.steps)
-        assert self._digests.ledger().lost == lost, self.steps  # nothing but damage raises it
+        assert all("have no value" in problem for problem in problems), problems
+        assert self._digests.ledger().lost == lost  # nothing but damage raises it
         return strikes
 
     def _populate(self) -> None:
@@ -238,7 +240,7 @@ class DamagedLife:
         self.steps += [damage.says for damage in struck]
         self._check()
         if times == 1 and any(damage.is_named for damage in struck):  # of several, one may hide another
-            assert not self._digests.verify(), self.steps
+            assert not self._digests.verify()
         return len(struck)
 
     def _live(self, steps: int) -> None:
@@ -285,13 +287,15 @@ class DamagedLife:
         letters = self._digests.dead_letters()
         if letters:
             letter = self._chance.choice(letters)
-            end = self._chance.choice([self._digests.replay, self._requeue, self._digests.discard])
-            end(letter.id, now=self._now)
-
-    def _requeue(self, letter_id: str, *, now: float) -> bool:
-        return self._digests.requeue(letter_id, force=True, now=now)
+            match self._chance.choice(["replay", "requeue", "discard"]):
+                case "replay":
+                    self._digests.replay(letter.id, now=self._now)
+                case "requeue":
+                    self._digests.requeue(letter.id, force=True, now=self._now)
+                case _:
+                    self._digests.discard(letter.id, now=self._now)
 
     def _check(self) -> None:
         ledger = self._digests.ledger()
-        assert ledger.accepted == self._accepted, (ledger, self.steps)
-        assert ledger.accepted == ledger.accounted, (ledger, self.steps)
+        assert ledger.accepted == self._accepted, ledger
+        assert ledger.accepted == ledger.accounted, ledger

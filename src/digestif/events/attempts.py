@@ -28,7 +28,7 @@ class Claimed(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined(Event):
-    """A record could not be decoded, or its stored value is missing: it left its digest and is a dead letter of its own.
+    """A record could not be decoded, or its value is missing: it left its digest and is a dead letter of its own.
 
     The attempt goes on.
     """

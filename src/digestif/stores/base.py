@@ -23,7 +23,6 @@ from digestif.core.terms import Openings, Override, Terms
 from digestif.core.times import Millis
 from digestif.errors import ConfigError, InvalidState, StoreError
 from digestif.events.base import Events
-from digestif.stores.damage import Loss
 from digestif.stores.documents import Documents
 from digestif.stores.reader import StoreReader
 
@@ -245,7 +244,6 @@ class Requeued(NamedTuple):
     records: int  # that left the dead letter
     dropped: int  # pending records that capacity pushed out
     more: bool  # records are left in the letter
-    lost: Loss | None = None  # the timeline, and how many records the letter noted and did not hold
 
 
 class QuarantinedRecord(NamedTuple):

@@ -251,14 +251,25 @@ class Move:
         return going
 
     def _without_deleted(self, rest: Sequence[tuple[Parcel, ImportProgress]]) -> list[tuple[Parcel, ImportProgress]]:
-        """Abort imports of parcels that were deleted in the source meanwhile; the answer is the others."""
-        gone = [
-            parcel for parcel, imported in rest if not self._source.read_export([(parcel, imported.after)], limit=1)[0]
-        ]
+        """Abort imports of parcels that were deleted in the source meanwhile; the answer is the others.
+
+        A dead letter that is still there has lost records: it is whole with those that it has.
+        """
+        gone, left = list[Parcel](), list[tuple[Parcel, ImportProgress]]()
+        for parcel, imported in rest:
+            if self._source.read_export([(parcel, imported.after)], limit=1)[0]:
+                left.append((parcel, imported))
+            elif parcel.letter is not None and self._is_stored(parcel.letter):
+                letter = replace(parcel.letter, records=imported.done)
+                left.append((parcel._replace(records=imported.done, letter=letter), imported))
+            else:
+                gone.append(parcel)
         if gone:
             self._target.abort_import(gone, now=self._now())
-        names = {parcel.id for parcel in gone}
-        return [(parcel, imported) for parcel, imported in rest if parcel.id not in names]
+        return left
+
+    def _is_stored(self, letter: DeadLetter) -> bool:
+        return isinstance(self._source, Store) and self._source.letter(letter.id) is not None
 
     def _read(self, rest: Sequence[tuple[Parcel, ImportProgress]]) -> list[list[ExportedRecord]]:
         """Read a page within the limits of records and bytes; the next one has fewer records if this was too heavy."""

@@ -41,7 +41,7 @@ def test_the_life_has_every_script_that_writes_and_an_effect_of_each() -> None:
     assert not [answer for answer in told if answer in (False, 0, [], [False], [None])]
     assert account.ledger.balanced
     assert account.ledger == Ledger(
-        accepted=10, pending=3, delivered=5, dead=2
+        accepted=11, pending=3, delivered=5, dead=2, lost=1
     )  # what ended before has left, with `past`
 
 

@@ -86,6 +86,7 @@ ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.flaw,  # scripts check slots as they read them
     machine.who_never_can,  # the engine reports them
     machine.unreachable,
+    machine.refuse_without_value,  # scripts answer DIGESTIF_VALUELESS
     machine.refuse_while_moving,  # scripts answer DIGESTIF_MOVING
     transfer.is_incoming,  # scripts compare whole tokens
     transfer.exports_pending,  # the client makes parcels

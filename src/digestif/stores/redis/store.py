@@ -340,9 +340,8 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
         moved, *rest = encoding.decode(reply)
         if moved is not False:
             dropped, more, gone = rest
-            lost = (found.timeline, gone) if gone else None
-            self._report_losses([lost] if lost else [])
-            return Requeued(moved, dropped, more, lost)
+            self._report_losses([(found.timeline, gone)] if gone else [])
+            return Requeued(moved, dropped, more)
         if rest:
             slot, letter = msgspec.convert(rest, tuple[Slot, StoredLetter])
             machine.refuse_requeue(slot, encoding.dead_letter(letter), force=force)

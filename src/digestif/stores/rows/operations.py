@@ -11,6 +11,7 @@ from digestif.core.terms import in_force
 from digestif.core.times import Millis, to_millis
 from digestif.errors import Busy
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Requeue, Requeued
+from digestif.stores.damage import Loss
 from digestif.stores.rows.endings import delete_batch, delete_digest, ended, newest_keys
 from digestif.stores.rows.losses import count_lost
 from digestif.stores.rows.view import NEVER, Rows, put
@@ -78,10 +79,11 @@ def replay(rows: Rows, letter_id: str, *, now: Millis) -> bool:
     return True
 
 
-def requeue(rows: Rows, request: Requeue, *, limit: int, now: Millis) -> Requeued | None:
+def requeue(rows: Rows, request: Requeue, *, limit: int, now: Millis) -> tuple[Requeued | None, list[Loss]]:
+    """Requeue a page of a dead letter. The second answer is what the letter has lost, known with its last page."""
     letter = rows.letter(request.letter_id)
     if letter is None:
-        return None
+        return None, []
     before = rows.slot(letter.timeline)
     machine.refuse_while_moving(rows.is_moving())
     source = rows.letter_batch(letter.id)
@@ -93,9 +95,9 @@ def requeue(rows: Rows, request: Requeue, *, limit: int, now: Millis) -> Requeue
     moved, superseded = rows.requeue(source, batch, expires=expires, limit=limit)
     more = _shrink(rows, letter, source, moved)
     gone = 0 if more else count_lost(rows, letter, found=moved)
-    lost = (letter.timeline, gone) if gone else None
+    losses = [(letter.timeline, gone)] if gone else []
     if not moved:
-        return Requeued(0, 0, more=False, lost=lost)
+        return Requeued(0, 0, more=False), losses
     pending = before.pending + moved - superseded
     dropped = 0
     if terms.capacity is not None and pending > terms.capacity:
@@ -116,7 +118,7 @@ def requeue(rows: Rows, request: Requeue, *, limit: int, now: Millis) -> Requeue
         kept, now=now, terms=request.terms, delay=request.delay, pending=pending, deadline=deadline
     )
     put(rows, letter.timeline, before, after)
-    return Requeued(moved, dropped, more, lost)
+    return Requeued(moved, dropped, more), losses
 
 
 def _lacks_its_value(rows: Rows, letter: DeadLetter, batch: int) -> bool:

@@ -275,10 +275,9 @@ class RowStore(Store, TransferStore):
         if is_incoming(request.letter_id):
             return None
         page = min(limit, PAGE_RECORDS)
-        done = self._write(lambda rows: operations.requeue(rows, request, limit=page, now=at), weight=2 * page)
+        done, losses = self._write(lambda rows: operations.requeue(rows, request, limit=page, now=at), weight=2 * page)
         self._hints.wake(worth=done is not None)
-        if done is not None and done.lost is not None:
-            self.damages.report_losses([done.lost])
+        self.damages.report_losses(losses)
         return done
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:

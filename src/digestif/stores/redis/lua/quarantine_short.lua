@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Turn records that are too short to be one, or that only the order by age still has, into dead letters of their own; not
--- in a digest whose lease is alive.
+-- Turn records without a value into dead letters of their own; not in a digest whose lease is alive.
 -- KEYS   12… the timeline, then per record its letter: records, ages, times
--- ARGV   4 {batch, records}: 0 for what is pending, 1 for the digest; per record {key, letter id, reason}
+-- ARGV   4 {batch, records}: 0 for what is pending, 1 for the digest; per record {key, letter id, reason}. It is
+--        too short to be one, or only the order by age still has its key
 -- Reply  '1'
 -- include: endings.lua
 

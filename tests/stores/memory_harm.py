@@ -1,0 +1,24 @@
+"""Takes records out of a store in memory, for tests of losses."""
+
+from digestif import Store
+from digestif.stores.memory import MemoryRecord, MemoryStore
+from digestif.testing.conformance.base import Harm
+
+
+def harm_in_memory(store: Store, how: Harm, timeline: str) -> None:
+    """Remove the value of a record, or the record: the last by its key."""
+    assert isinstance(store, MemoryStore)
+    tables, slot = store._tables, store.inspect(timeline)
+    in_digest = slot.digest and slot.digest.batch
+    numbers = {
+        Harm.VALUE: slot.batch,
+        Harm.RECORD: slot.batch,
+        Harm.DIGEST_VALUE: in_digest,
+        Harm.DIGEST_RECORD: in_digest,
+        Harm.LETTER_RECORD: next((batch for _, batch, _ in tables._letters.values()), None),
+    }
+    batch = tables._batches[numbers[how] or 0]
+    entry = batch.entries.pop(max(batch.entries))
+    if how in (Harm.VALUE, Harm.DIGEST_VALUE):
+        batch.put(MemoryRecord(entry.stored._replace(payload=None), entry.deadline, entry.expires))
+    batch.restore()
