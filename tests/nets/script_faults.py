@@ -946,7 +946,6 @@ CALENDAR = [
         old="  local is_given = plan.given and cool_down <= longest_delay(override.terms.ttl)\n",
         new="  local is_given = plan.given\n",
         found_by=("test_a_policy_set_during_a_delivery_gives_the_cool_down[completed]",),
-        model=True,
         vectors=True,
     ),
     Fault(

@@ -89,7 +89,7 @@ class CallDelays(Suite):
 
     @every_call
     def test_without_a_ttl_any_delay_is_accepted(self, digests_with: DigestsWith, name: str, call: Call) -> None:
-        """Fact 76."""
+        """Fact 76. Records never expire, so they can wait for ever."""
         digests = digests_with(ttl=None)
         ready(digests)
 
