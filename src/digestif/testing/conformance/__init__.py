@@ -19,6 +19,7 @@ from digestif.testing.conformance.endings import Endings
 from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.interruptions import Interruptions
 from digestif.testing.conformance.keys import HostileKeys
+from digestif.testing.conformance.large_values import LargeValues
 from digestif.testing.conformance.leases import Claims, Openings
 from digestif.testing.conformance.outages import Outages
 from digestif.testing.conformance.overrides import Overrides
@@ -73,6 +74,7 @@ class StoreConformance(
     Interruptions,
     KeptDocuments,
     LapsesAlone,
+    LargeValues,
     LetterPages,
     Maintenance,
     Merges,

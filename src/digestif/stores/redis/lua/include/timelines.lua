@@ -250,7 +250,7 @@ local function subtract_pending(timeline, many)
   local slot = timeline.slot
   timeline.pending = timeline.pending - many
   if timeline.pending == 0 then
-    slot.first, slot.deadline, slot.expires, slot.large = nil, nil, nil, nil
+    slot.first, slot.deadline, slot.expires, slot.large, slot.heavy = nil, nil, nil, nil, nil
   elseif slot.deadline then
     slot.deadline = earliest_deadline(pending_of(timeline))
   end
