@@ -4,6 +4,8 @@ A test that kills, freezes or configures a server starts its own, except on the 
 """
 
 import atexit
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -50,6 +52,23 @@ def empty_cluster() -> ClusterServers:
     for primary in cluster.primaries():
         primary.cli("FLUSHALL")
     return cluster
+
+
+@contextmanager
+def no_key_expires(*servers: RedisServer) -> Iterator[None]:
+    """Require that no key has a TTL in the end, and that none has expired: servers may evict keys with a TTL."""
+    before = [_gone_by_ttl(server) for server in servers]
+    yield
+    for server, gone in zip(servers, before, strict=True):
+        facts = _connection_to(server).info("keyspace").items()
+        with_ttl = {database: kinds for database, kinds in facts if kinds["expires"]}
+        assert not with_ttl, f"keys with a TTL, which a server may evict: {with_ttl}"
+        assert _gone_by_ttl(server) == gone, "a key with a TTL has expired"
+
+
+def _gone_by_ttl(server: RedisServer) -> int:
+    gone: int = _connection_to(server).info("stats")["expired_keys"]
+    return gone
 
 
 def _emptied(server: Single) -> Single:

@@ -60,7 +60,10 @@ def test_a_path_is_relative_with_three_slashes_and_absolute_with_four(
         ("sqlite:///x.db?timeout=-1", "timeout: -1"),
         ("sqlite:///x.db?timeout=nan", "timeout: nan"),
         ("memory://here", "takes no path"),
-        ("memory://?size=3", "size: no such option.*takes none"),
+        ("memory://?size=3", "size: no such option.*value_bytes"),
+        ("memory://?value_bytes=262143", "value_bytes: .* from 262144 to 1048576"),
+        ("off://?value_bytes=1048577", "value_bytes: .* from 262144 to 1048576"),
+        ("memory://?value_bytes=300000&value_bytes=300000", "value_bytes: .* given twice"),
     ],
 )
 def test_a_wrong_dsn_is_a_config_error_that_names_the_field(text: str, complaint: str) -> None:

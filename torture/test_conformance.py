@@ -9,7 +9,7 @@ from digestif import Store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.sqlite import SQLiteStore
 from digestif.testing import StoreConformance
-from tests.conformance.makers import Maker, made, made_at, made_warm
+from tests.conformance.makers import Maker, made, made_warm, made_without_ttl
 from tests.conformance.modes import Undamaged
 from tests.servers import empty_lone_cluster, empty_server
 from tests.stores.postgres.warm import warm_database
@@ -64,7 +64,7 @@ class TestSQLiteInMemory(StoreConformance):
 class TestRedis(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made_at(empty_server().url)
+        yield from made_without_ttl(empty_server())
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -74,7 +74,7 @@ class TestRedis(StoreConformance):
 class TestRedisCluster(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made_at(f"{empty_lone_cluster().url}?partitions=3")
+        yield from made_without_ttl(empty_lone_cluster(), "?partitions=3")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

@@ -7,13 +7,15 @@ import pytest
 from digestif import Store
 from digestif.testing import StoreConformance
 from tests.conformance.makers import Maker, made_at
-from tests.servers import empty_cluster
+from tests.servers import empty_cluster, no_key_expires
 
 
 class TestRealCluster(StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made_at(f"{empty_cluster().url}?partitions=5")
+        cluster = empty_cluster()
+        with no_key_expires(*cluster.primaries()):
+            yield from made_at(f"{cluster.url}?partitions=5")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

@@ -12,7 +12,15 @@ from digestif.events.base import Events
 from digestif.events.engine import Added, Dropped
 from digestif.intake.arrivals import Intake
 from digestif.intake.policies import Policies
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Accepted, Arrival, Store
+from digestif.stores.base import (
+    PAGE_BYTES,
+    PAGE_RECORDS,
+    PAGE_TIMELINES,
+    Accepted,
+    Arrival,
+    Store,
+    weight_of_adds,
+)
 
 
 class Additions:
@@ -65,8 +73,8 @@ class Additions:
     ) -> list[bool]:
         """Accept many records, `(timeline, record)` each; all are checked before any is written.
 
-        One store call per page of 1,000: if one fails, the pages before it have been accepted. With a `connection` of
-        your own, as in `add`, your commit accepts all of them or none.
+        One store call per page of 1,000, or of 8 MiB: if one fails, the pages before it have been accepted. With a
+        `connection` of your own, as in `add`, your commit accepts all of them or none.
         """
         terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
         arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
@@ -173,9 +181,23 @@ def acceptance(arrival: Arrival, answer: Accepted) -> Acceptance:
 
 
 def pages_of(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
-    """The records of many, in pages for one store call each."""
+    """The records of many, in pages for one store call each: at most PAGE_RECORDS, and PAGE_BYTES."""
     for start in range(0, len(arrivals), PAGE_RECORDS):
-        yield arrivals[start : start + PAGE_RECORDS]
+        page = arrivals[start : start + PAGE_RECORDS]
+        if weight_of_adds(page) <= PAGE_BYTES:
+            yield page
+        else:
+            yield from _light_pages(page)
+
+
+def _light_pages(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
+    start, room = 0, PAGE_BYTES
+    for place, arrival in enumerate(arrivals):
+        if room < len(arrival.payload) and place > start:
+            yield arrivals[start:place]
+            start, room = place, PAGE_BYTES
+        room -= len(arrival.payload)
+    yield arrivals[start:]
 
 
 def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:

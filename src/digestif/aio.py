@@ -23,7 +23,7 @@ from digestif.errors import DigestifError, InvalidState, StaleLease, StoreUnavai
 from digestif.intake.arrivals import TermsOf
 from digestif.intake.policies import PolicyOf
 from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival, Store
-from digestif.stores.codec import Codec
+from digestif.stores.codec import Codec, LargeValue
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -171,7 +171,7 @@ class AsyncDigests:
         terms = intake.terms(now=now, **delays)
         if self._digests._policies.asks:
             terms = await self._terms(timeline, terms)
-        arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        arrival = await self._arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if arrival.terms.given:
             await self._refuse_long_delays([arrival])
         if connection is not None:
@@ -196,10 +196,18 @@ class AsyncDigests:
         terms = intake.terms(now=now, **delays)
         if self._digests._policies.asks:
             terms = await self._terms(timeline, terms)
-        arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
+        arrival = await self._arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
         if arrival.terms.given:
             await self._refuse_long_delays([arrival])
         return acceptance(arrival, await self._gate.add(arrival, intake.millis(now)))
+
+    async def _arrival(self, *given: Any, **named: Any) -> Arrival:
+        """A record for the store. Whether the namespace allows a large value is read in a thread."""
+        intake = self._digests._intake
+        try:
+            return intake.arrival(*given, **named, waits=False)
+        except LargeValue:
+            return await self._in_thread(partial(intake.arrival, *given, **named))
 
     async def _terms(self, timeline: str, terms: TermsOf) -> TermsOf:
         """The terms of one add. A function of the user's that gives the policy may take its time: it has a thread."""
@@ -473,7 +481,8 @@ class _AddGate:
         """The adds of one store call: those with the same time, without those whose callers no longer wait."""
         now = self._waiting[0][1]
         size = next((i for i, item in enumerate(self._waiting) if item[1] != now), len(self._waiting))
-        page = self._waiting[: min(size, PAGE_RECORDS)]
+        size = len(next(pages_of([arrival for arrival, _, _ in self._waiting[: min(size, PAGE_RECORDS)]])))
+        page = self._waiting[:size]
         del self._waiting[: len(page)]
         return [item for item in page if not item[2].done()]
 

@@ -118,7 +118,7 @@ class Digests(Additions, Preferences, Messages):
         self._cadences = cadences if cadences is None or isinstance(cadences, Cadences) else Cadences(cadences)
         self._lease = to_millis(seconds)
         self._sealer = Sealer(codec)
-        self._intake = Intake(self._policies, self._sealer, clock)
+        self._intake = Intake(self._policies, self._sealer, clock, value_bytes=lambda: self.store.value_bytes())
         self._handlers = Handlers()
         self._background = BackgroundLoop(self._handlers.close)
         self._routes: Routes | None = None  # made with the first route: templates take a while to import

@@ -13,7 +13,7 @@ An option's kind is a function from text to value. Its ValueError says what is w
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -42,6 +42,7 @@ class Dsn:
     location: str = field(repr=False)
     options: dict[str, str] = field(repr=False)
     rest: str = field(default="", repr=False, compare=False)  # all after ://, as it was written
+    common: tuple[str, ...] = field(default=(), compare=False)  # options that are read already, for hints
 
     @classmethod
     def parse(cls, text: str) -> "Dsn":
@@ -77,11 +78,21 @@ class Dsn:
         self.refuse_options(*known)
         return read_options(table, self.options, scheme=self.scheme)
 
+    def divided(self, table: type[Table]) -> "tuple[Table, Dsn]":
+        """Read the options of a table, and return them with the DSN that is left without them."""
+        names = option_names(table)
+        own = {name: value for name, value in self.options.items() if name in names}
+        others = {name: value for name, value in self.options.items() if name not in names}
+        replace(self, options=own).refuse_options(*names)
+        left = replace(self, options=others, common=tuple(names))
+        return read_options(table, own, scheme=self.scheme), left
+
     def refuse_options(self, *known: str) -> None:
         """Raise ConfigError for an option that is not known, has no value, or is given twice."""
         for name, value in self.options.items():
             if name not in known:
-                hint = did_you_mean(name, list(known)) if known else "; it takes none"
+                takes = [*known, *self.common]
+                hint = did_you_mean(name, takes) if takes else "; it takes none"
                 raise ConfigError(f"{name}: no such option of {self.scheme}://{hint}")
             if not value:
                 raise ConfigError(f"{name}: an option of {self.scheme}:// without a value; give one, or leave it out")

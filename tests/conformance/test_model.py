@@ -17,7 +17,7 @@ from digestif.stores.sqlite import SQLiteStore
 from digestif.testing.modes import digests_in
 from digestif.testing.stateful import LEASE, StoreMachine, store_machine
 from tests.conformance.makers import made
-from tests.servers import empty_lone_cluster, empty_server
+from tests.servers import empty_lone_cluster, empty_server, no_key_expires
 from tests.stores.postgres.servers import empty_database
 
 pytestmark = pytest.mark.long
@@ -61,13 +61,16 @@ Makers = Callable[[str], Callable[[], Store]]
 
 
 def test_redis_lives_as_the_model_says(namespaces: Makers) -> None:
-    maker = namespaces(empty_server().url)
-    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=5))
+    server = empty_server()
+    with no_key_expires(server):
+        run_state_machine_as_test(store_machine(namespaces(server.url)), settings=QUICKLY(max_examples=5))
 
 
 def test_a_redis_cluster_lives_as_the_model_says(namespaces: Makers) -> None:
-    maker = namespaces(f"{empty_lone_cluster().url}?partitions=3")
-    run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=2))
+    cluster = empty_lone_cluster()
+    maker = namespaces(f"{cluster.url}?partitions=3")
+    with no_key_expires(cluster):
+        run_state_machine_as_test(store_machine(maker), settings=QUICKLY(max_examples=2))
 
 
 def test_postgresql_lives_as_the_model_says(namespaces: Makers) -> None:

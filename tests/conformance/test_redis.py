@@ -11,7 +11,7 @@ import pytest
 from digestif import Store
 from digestif.testing import StoreConformance
 from digestif.testing.conformance.base import Damager
-from tests.conformance.makers import Maker, made_at
+from tests.conformance.makers import Maker, made_without_ttl
 from tests.conformance.modes import OneMode, SharedRules
 from tests.servers import empty_lone_cluster, empty_server
 from tests.stores.redis.harm import harm_in
@@ -20,7 +20,7 @@ from tests.stores.redis.harm import harm_in
 class TestRedisServer(OneMode, StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made_at(empty_server().url)
+        yield from made_without_ttl(empty_server())
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:
@@ -34,7 +34,7 @@ class TestRedisServer(OneMode, StoreConformance):
 class TestRedisCluster(SharedRules, StoreConformance):
     @pytest.fixture
     def make_store(self) -> Iterator[Maker]:
-        yield from made_at(f"{empty_lone_cluster().url}?partitions=3")
+        yield from made_without_ttl(empty_lone_cluster(), "?partitions=3")
 
     @pytest.fixture
     def store(self, make_store: Maker) -> Store:

@@ -20,7 +20,7 @@ import digestif.testing
 from digestif import AsyncDigests, ConfigError, DigestifError, Digests, Event, Policy
 from digestif.core import records
 from digestif.core.machine import Rule
-from digestif.stores import base, codec, registry
+from digestif.stores import base, registry
 from digestif.stores.redis import keys
 from digestif.stores.redis.client.options import Options
 from digestif.stores.redis.layout import CLUSTER_PARTITIONS, PARTITIONS
@@ -190,7 +190,7 @@ def test_the_defaults_of_the_options_of_redis_are_the_real_ones() -> None:
 
 def test_the_limits_are_the_real_ones() -> None:
     numbers = set(re.findall(r"\d+", reference("limits").replace(",", "")))
-    limits = [records.KEY_BYTES, codec.VALUE_BYTES // 1024, base.PAGE_RECORDS, base.PAGE_TIMELINES]
+    limits = [records.KEY_BYTES, records.VALUE_BYTES // 1024, base.PAGE_RECORDS, base.PAGE_TIMELINES]
 
     assert {str(limit) for limit in [*limits, base.HISTORY_LIMIT, base.HISTORY_KEYS]} <= numbers
 

@@ -119,6 +119,31 @@ ORIGIN = [
 
 OURS = [
     Fault(
+        says="a timeline does not notice that a large value arrived",
+        file="stores/rows/arrivals.py",
+        old="heavy=before.heavy or len(arrival.payload) > machine.USUAL_PAYLOAD,",
+        new="heavy=before.heavy,",
+        directed="test_a_digest_holds_the_newest_of_the_largest_values",
+        model=False,
+    ),
+    Fault(
+        says="a digest forgets that a merge brought large values",
+        file="core/machine.py",
+        old="heavy=digest.heavy or slot.heavy,",
+        new="heavy=digest.heavy,",
+        directed="test_large_values_are_weighed_after_a_merge",
+        model=False,
+        vectors=False,
+    ),
+    Fault(
+        says="large values of a dead letter are forgotten at its requeue",
+        file="core/machine.py",
+        old="first=first, heavy=True)",
+        new="first=first)",
+        directed="test_large_values_are_weighed_after_a_requeue",
+        model=False,
+    ),
+    Fault(
         says="an urgent record is forgotten at the completion",
         file="core/machine.py",
         old="""\

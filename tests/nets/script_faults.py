@@ -419,6 +419,20 @@ ADDING = [
         found_by=("test_a_batch_becomes_large_with_a_heavy_record[5]",),
     ),
     Fault(
+        says="the short way does not note that a large value arrived",
+        file="add.lua",
+        old=" and #rest <= USUAL_PAYLOAD",
+        new="",
+        found_by=("test_large_values_are_weighed_beside_small_ones[sync]",),
+    ),
+    Fault(
+        says="a timeline does not notice that a large value arrived",
+        file="add.lua",
+        old=" or #record > USUAL_PAYLOAD",
+        new="",
+        found_by=("test_a_digest_holds_the_newest_of_the_largest_values[sync]",),
+    ),
+    Fault(
         says="the short way does not note that a record expires earlier",
         file="add.lua",
         old=" and expires >= read('>i7', slot, 2)",
@@ -449,8 +463,8 @@ ADDING = [
     Fault(
         says="the short way into a large batch leaves the older version in its order",
         file="add.lua",
-        old="elseif joins and timeline <= ordered and call('HEXISTS', hash, key) == 0 then",
-        new="elseif joins and timeline <= ordered then",
+        old=" and call('HEXISTS', hash, key) == 0 then",
+        new=" then",
         found_by=("test_records_join_a_large_batch_while_its_timeline_is_open",),
     ),
     Fault(
@@ -1037,8 +1051,32 @@ TRANSITIONS = [
         (
             "a digest of so many records is not weighed",
             "machine.lua",
-            "digest.records * LARGEST_PAYLOAD > max_bytes",
-            "digest.records * LARGEST_PAYLOAD > max_bytes + 1",
+            "USUAL_PAYLOAD) > max_bytes",
+            "USUAL_PAYLOAD) > max_bytes + 1",
+        ),
+        (
+            "a new digest forgets that a large value is in it",
+            "machine.lua",
+            "    heavy = slot.heavy,\n",
+            "",
+        ),
+        (
+            "a digest forgets that a merge brought large values",
+            "machine.lua",
+            "  digest.heavy = digest.heavy or slot.heavy\n",
+            "",
+        ),
+        (
+            "large values of a dead letter are forgotten at its requeue",
+            "machine.lua",
+            "  slot.heavy = true\n",
+            "",
+        ),
+        (
+            "a timeline forgets that an import brought large values",
+            "transfer.lua",
+            "  slot.heavy = slot.heavy or heavy or nil\n",
+            "",
         ),
         (
             "what is dropped for its weight is not counted",

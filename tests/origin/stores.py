@@ -9,7 +9,7 @@ from digestif import Store
 from digestif.stores.memory import MemoryStore
 from digestif.testing.conformance.base import Suite
 from digestif.testing.modes import Mode
-from tests.conformance.makers import made_at, made_warm
+from tests.conformance.makers import made_warm, made_without_ttl
 from tests.servers import empty_server
 
 
@@ -38,7 +38,7 @@ class OnEveryStore(Suite):
     @pytest.fixture
     def make_store(self, place: Place, request: pytest.FixtureRequest) -> Iterator[Callable[[], Store]]:
         if place.store == "redis":
-            yield from made_at(empty_server().url)
+            yield from made_without_ttl(empty_server())
         elif place.store == "postgres":
             yield from made_warm(request.getfixturevalue("warm_dsn"))
         else:

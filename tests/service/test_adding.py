@@ -179,3 +179,14 @@ def test_the_depth_of_values_can_be_limited() -> None:
         many = [client.post("/v1/records", [{"timeline": "t", "value": value}]).status for value in ([[1]], [[[1]]])]
 
     assert statuses == many == [202, 422]
+
+
+def test_a_value_of_a_mebibyte_is_accepted_if_the_namespace_allows_it(client: Client, service: Service) -> None:
+    value = "x" * ((1 << 20) - 2)
+    refused = client.add("t", value)
+    assert (refused.status, "value_bytes" in refused.json()["detail"]) == (422, True)
+
+    service.digests.store.raise_value_bytes(1 << 20)
+
+    assert client.add("t", value).status == 202
+    assert client.post("/v1/records", [{"timeline": "t", "value": value}] * 2).json()["accepted"] == 2

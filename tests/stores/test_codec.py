@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from digestif import ConfigError, Digest, Digests, InvalidRecord, Policy
 from digestif.core import records
+from digestif.core.records import VALUE_BYTES
 from digestif.core.terms import Terms
 from digestif.stores.base import Arrival
-from digestif.stores.codec import VALUE_BYTES, Decoded, Sealer, ZstdCodec
+from digestif.stores.codec import Decoded, Sealer, ZstdCodec
 from tests.worker.workers import once
 
 VALUE = {"title": "Build failed", "tags": ["a", "b"], "count": 3, "ratio": 0.5, "none": None, "text": "ü" * 2000}

@@ -9,6 +9,7 @@ from msgspec import Struct
 from digestif.client.answers import results_of, value_of
 from digestif.client.requests import Call, path_of
 from digestif.core.records import (
+    MOST_VALUE_BYTES,
     Acceptance,
     Addition,
     Record,
@@ -27,7 +28,7 @@ T = TypeVar("T")
 CHUNK_RECORDS = 500
 CHUNK_BYTES = 2 << 20
 
-_seal = Sealer("json").seal
+_seal = Sealer("json", limit=MOST_VALUE_BYTES).seal  # the service knows what its namespace allows
 _encode = msgspec.json.Encoder().encode
 _acceptance = value_of(Acceptance)
 

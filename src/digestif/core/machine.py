@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from digestif.core.records import DeadLetter, State
+from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES, DeadLetter, State
 from digestif.core.terms import Count, Openings, Override, Terms, Time, allows, in_force, longest_delay
 from digestif.core.times import Millis, instant_text, to_seconds
 from digestif.errors import Busy, InvalidState
@@ -58,6 +58,7 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     deciding: bool = False  # opened again after a failure: newer records may be merged when it is read
     settled: bool = True  # prepared: merged and trimmed, so that it can be read
     weighed: bool = False  # it fits into max_bytes, checked since it was cut or merged
+    heavy: bool = False  # a payload may be larger than USUAL_PAYLOAD
     merging: Count | None = None  # a batch whose records are being moved in, page by page
     replayed: bool = False  # a dead letter that was replayed: it does not expire
     served: tuple[str, ...] = ()  # recipients who have their part, and those who can't be reached, marked UNREACHABLE
@@ -99,6 +100,7 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     passes: bool = False  # no window holds it back until its next digest has ended
     override: Override | None = None  # its own policy; it survives idle
     push: Push | None = None  # of its pending records, in a store that is being moved into another
+    heavy: bool = False  # a pending payload may be larger than USUAL_PAYLOAD
 
 
 class Seen(NamedTuple):
@@ -125,8 +127,9 @@ class Plan(NamedTuple):
 
 
 IDLE = Slot()
-LARGEST_PAYLOAD = 256 * 1024 + 64  # bytes: a value, its codec and its timestamp
-LIGHT_RECORDS = 127  # of any size, they fit into the default max_bytes
+USUAL_PAYLOAD = VALUE_BYTES + 64  # bytes: a value, its codec and its timestamp; a larger payload is heavy
+LARGEST_PAYLOAD = MOST_VALUE_BYTES + 64
+USUAL_MAX_BYTES = 32 << 20  # of a policy, by default
 UNREACHABLE = "\0"  # before the name of a recipient who can never be reached
 MOVING = (
     "this store is being moved into another one: it accepts records and delivers nothing; "
@@ -448,14 +451,15 @@ def cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
         dropped=slot.dropped,
         opened=now,
         fresh=True,
-        settled=slot.pending <= LIGHT_RECORDS,
+        settled=not _may_exceed(slot.pending, USUAL_MAX_BYTES, heavy=slot.heavy),
+        heavy=slot.heavy,
     )
     return without_pending(replace(slot, digest=digest, expires=None))
 
 
 def without_pending(slot: Slot) -> Slot:
     """The slot without any pending record."""
-    return replace(slot, pending=0, dropped=0, batch=None, first=None, deadline=None, push=None)
+    return replace(slot, pending=0, dropped=0, batch=None, first=None, deadline=None, push=None, heavy=False)
 
 
 def after_decision(slot: Slot, *, merge: bool) -> Slot:
@@ -477,6 +481,7 @@ def after_decision(slot: Slot, *, merge: bool) -> Slot:
         merging=slot.batch,
         records=digest.records + slot.pending,
         dropped=digest.dropped + slot.dropped,
+        heavy=digest.heavy or slot.heavy,
     )
     return without_pending(replace(slot, digest=joined))
 
@@ -495,8 +500,13 @@ def _is_unread(digest: Unfinished) -> bool:
 
 def must_be_weighed(digest: Unfinished, max_bytes: int | None) -> bool:
     """True if the digest may exceed `max_bytes`, and may still be trimmed."""
-    heavy = max_bytes is not None and digest.records * LARGEST_PAYLOAD > max_bytes
-    return heavy and _is_unread(digest) and not digest.weighed
+    may_exceed = max_bytes is not None and _may_exceed(digest.records, max_bytes, heavy=digest.heavy)
+    return may_exceed and _is_unread(digest) and not digest.weighed
+
+
+def _may_exceed(records: int, max_bytes: int, *, heavy: bool) -> bool:
+    """True if so many records can be larger than `max_bytes`, as far as is known without looking at them."""
+    return records * (LARGEST_PAYLOAD if heavy else USUAL_PAYLOAD) > max_bytes
 
 
 def after_weighing(digest: Unfinished, dropped: int, *, fits: bool) -> Unfinished:
@@ -638,12 +648,13 @@ def after_requeue(
 ) -> Slot:
     """Records of a dead letter are pending again; `pending` and `deadline` already count them.
 
-    An idle timeline waits for its cool-down, so that other letters can join. Any other keeps its time, except that
-    enough records make it due, as at an add.
+    Their sizes are not known. An idle timeline waits for its cool-down, so that other letters can join. Any other
+    keeps its time, except that enough records make it due, as at an add.
     """
     own = slot.override
     terms = in_force(terms, own)
-    slot = replace(slot, pending=pending, deadline=deadline, first=slot.first if slot.pending else now)
+    first = slot.first if slot.pending else now
+    slot = replace(slot, pending=pending, deadline=deadline, first=first, heavy=True)
     if slot.state is State.IDLE:
         waiting = replace(slot, state=State.WAITING, at=now, by_delays=None)
         at = now + (delay if own is None else own.cool_down(slot.iteration))

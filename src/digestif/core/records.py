@@ -21,6 +21,8 @@ from digestif.core.times import (
 from digestif.errors import InvalidRecord
 
 KEY_BYTES = 512  # of UTF-8, for timelines and records
+VALUE_BYTES = 256 * 1024  # of an encoded value, unless the namespace allows more…
+MOST_VALUE_BYTES = 1024 * 1024  # …up to this
 VALUE_SIZE = 4 * 1024 * 1024  # before it is compressed
 VALUE_DEPTH = 64  # levels of containers
 

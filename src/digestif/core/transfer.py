@@ -115,11 +115,12 @@ def _later(one: Override | None, other: Override | None) -> Override | None:
 
 
 def after_import_of_pending(
-    slot: Slot, *, now: Millis, pending: int, dropped: int, first: Millis, deadline: Millis | None
+    slot: Slot, *, now: Millis, pending: int, dropped: int, first: Millis, deadline: Millis | None, heavy: bool
 ) -> Slot:
     """Records that were pending there are pending here; an urgent one pulls the due time earlier."""
     first = first if slot.first is None else min(slot.first, first)
-    slot = replace(slot, pending=pending, dropped=slot.dropped + dropped, first=first, deadline=deadline)
+    dropped, heavy = slot.dropped + dropped, slot.heavy or heavy
+    slot = replace(slot, pending=pending, dropped=dropped, first=first, deadline=deadline, heavy=heavy)
     return _pulled_by_deadline(_due_if_idle(slot, now=now))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from digestif.clock import wall_clock
-from digestif.core.records import Addition, Record, check_key, check_timestamp, check_within
+from digestif.core.records import MOST_VALUE_BYTES, Addition, Record, check_key, check_timestamp, check_within
 from digestif.core.terms import Terms
 from digestif.core.texts import shortened
 from digestif.core.times import FARTHEST, Duration, Instant, Millis, is_time, to_millis
@@ -14,7 +14,7 @@ from digestif.errors import ConfigError, InvalidRecord
 from digestif.ids import fresh_key
 from digestif.intake.policies import Policies
 from digestif.stores.base import Arrival
-from digestif.stores.codec import Sealer, mark_timestamp
+from digestif.stores.codec import LargeValue, Sealer, mark_timestamp
 
 TermsOf = Callable[[str], Terms]  # by timeline
 _new = tuple.__new__  # the constructor of a NamedTuple takes twice as long
@@ -23,10 +23,18 @@ _new = tuple.__new__  # the constructor of a NamedTuple takes twice as long
 class Intake:
     """Makes arrivals with the policies, the codec and the clock of an engine."""
 
-    def __init__(self, policies: Policies, sealer: Sealer, clock: Callable[[], float] | None) -> None:
+    def __init__(
+        self,
+        policies: Policies,
+        sealer: Sealer,
+        clock: Callable[[], float] | None,
+        *,
+        value_bytes: Callable[[], int],
+    ) -> None:
         self.clock = clock
         self._policies = policies
         self._sealer = sealer
+        self._value_bytes = value_bytes  # asks the store
 
     def terms(
         self,
@@ -64,9 +72,26 @@ class Intake:
         terms: TermsOf,
         now: float | None,
         asks: bool = False,
+        waits: bool = True,
     ) -> Arrival:
-        """A record for the store, which `asks` when its timeline is due. Raises InvalidRecord with what is wrong."""
-        return self._arrival(timeline, value, key, timestamp, within, terms, now, asks)
+        """A record for the store, which `asks` when its timeline is due. Raises InvalidRecord with what is wrong.
+
+        A value that is larger than is known to be allowed `waits` for the store's answer; otherwise it is a LargeValue.
+        """
+        given = timeline, value, key, timestamp, within, terms, now, asks
+        try:
+            return self._arrival(*given)
+        except LargeValue as large:
+            if not waits:
+                raise
+            return self._allowed(large, *given)
+
+    def _allowed(self, large: LargeValue, *given: Any) -> Arrival:
+        """The arrival of a value that was too large, if the namespace allows it by now."""
+        if large.size > MOST_VALUE_BYTES:
+            raise large
+        self._sealer.limit = max(self._sealer.limit, self._value_bytes())
+        return self._arrival(*given)
 
     def _arrival(
         self,
@@ -114,9 +139,21 @@ class Intake:
                 timeline, value, key, timestamp, own = _parts(item)
                 given = within if own is None else own
                 arrivals.append(self._arrival(timeline, value, key, timestamp, given, terms, now, asks))
+            except LargeValue as large:
+                arrivals.append(self._allowed_of_many(large, place, item, within, terms, now, asks))
             except InvalidRecord as error:
                 raise InvalidRecord(f"record {place}: {error}") from error
         return arrivals
+
+    def _allowed_of_many(
+        self, large: LargeValue, place: int, item: object, within: Duration | None, terms: TermsOf, *rest: Any
+    ) -> Arrival:
+        timeline, value, key, timestamp, own = _parts(item)
+        given = within if own is None else own
+        try:
+            return self._allowed(large, timeline, value, key, timestamp, given, terms, *rest)
+        except InvalidRecord as error:
+            raise InvalidRecord(f"record {place}: {error}") from error
 
     def checked(
         self, records: Iterable[object], *, terms: TermsOf, now: float | None
@@ -124,8 +161,11 @@ class Intake:
         """Records for the store, and in the place of each wrong one what is wrong with it."""
         for item in records:
             try:
-                timeline, value, key, timestamp, within = _parts(item)
-                yield self._arrival(timeline, value, key, timestamp, within, terms, now, True)
+                given = *_parts(item), terms, now, True
+                try:
+                    yield self._arrival(*given)
+                except LargeValue as large:
+                    yield self._allowed(large, *given)
             except InvalidRecord as error:
                 yield error
 

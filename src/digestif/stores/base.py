@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
+from operator import itemgetter
 from threading import Event
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,7 +20,9 @@ from typing import Any, NamedTuple
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage
 from digestif.core.machine import Plan, Seen, Slot
+from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES
 from digestif.core.terms import Openings, Override, Terms
+from digestif.core.texts import shortened
 from digestif.core.times import Millis
 from digestif.errors import ConfigError, InvalidState, StoreError
 from digestif.events.base import Events
@@ -31,6 +34,7 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
 PAGE_BYTES = 8 << 20  # of payloads in a page of records; a single record may be larger
+VALUE_BYTES_NOTE = "value_bytes"  # how many bytes an encoded value may have, if that was raised
 SUSPECTS_TOGETHER = 8  # suspects that lapsed once and are tried beside each other
 HISTORY_KEYS = 100  # record keys in an entry of the history
 HISTORY_LIMIT = 1000  # entries of a namespace, and timelines whose removals are remembered
@@ -54,6 +58,14 @@ class Arrival(NamedTuple):
     within: Millis | None
     terms: Terms
     asks_due: bool = False  # the answer has to say when the timeline is due
+
+
+_payload = itemgetter(2)
+
+
+def weight_of_adds(batch: Sequence[Arrival]) -> int:
+    """The bytes of their payloads."""
+    return sum(map(len, map(_payload, batch)))
 
 
 class Accepted(NamedTuple):
@@ -294,6 +306,37 @@ class Notes(ABC):
     @abstractmethod
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
         """Replace the old note by the new one; None is no note. False, with nothing done, if another one is there."""
+
+    _wanted_value_bytes: int = VALUE_BYTES
+
+    def value_bytes(self) -> int:
+        """How many bytes an encoded value of this namespace may have, as far as any process has raised it."""
+        while True:
+            noted = self.note(0, VALUE_BYTES_NOTE)
+            found, wanted = _value_bytes(noted), self._wanted_value_bytes
+            if found >= wanted or self.swap_note(0, VALUE_BYTES_NOTE, noted, b"%d" % wanted):
+                return max(found, wanted)
+
+    def raise_value_bytes(self, wanted: int) -> None:
+        """Allow larger values in this namespace, in every process and for good.
+
+        Raises ConfigError if more are allowed already, with nothing changed. While the store can't be reached, or has
+        no room, the next call of `value_bytes` tries again.
+        """
+        if type(wanted) is not int or not VALUE_BYTES <= wanted <= MOST_VALUE_BYTES:
+            allowed = f"from {VALUE_BYTES} to {MOST_VALUE_BYTES}"
+            raise ConfigError(f"value_bytes: {shortened(wanted)} is not a whole number {allowed}")
+        self._wanted_value_bytes = wanted
+        found = self.value_bytes()
+        if found > wanted:
+            raise ConfigError(
+                f"value_bytes: the namespace allows {found} and keeps that, not {wanted}; leave the option out"
+            )
+
+
+def _value_bytes(noted: bytes | None) -> int:
+    """The limit in a note; the usual one if there is no note, or it is damaged."""
+    return min(int(noted), MOST_VALUE_BYTES) if noted is not None and noted.isdigit() else VALUE_BYTES
 
 
 class Store(StoreReader, Notes, Documents):

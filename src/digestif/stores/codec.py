@@ -10,14 +10,21 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from digestif.core.capacity import Stored
-from digestif.core.records import VALUE_DEPTH, VALUE_SIZE, check_value, is_deep
+from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES, VALUE_DEPTH, VALUE_SIZE, check_value, is_deep
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.stores.json_form import json_form
 from digestif.threads import on_fresh_stack
 
-VALUE_BYTES = 256 * 1024  # encoded
+
+class LargeValue(InvalidRecord):
+    """A value that is larger than the limit that is known here. The namespace may allow it."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        hint = f"; a namespace allows up to {MOST_VALUE_BYTES} by the option value_bytes of its DSN"
+        super().__init__(f"value: {size} bytes encoded, allowed are {limit}{hint if size <= MOST_VALUE_BYTES else ''}")
+        self.size = size
 
 
 @runtime_checkable
@@ -140,9 +147,13 @@ class Decoded:
 
 
 class Sealer:
-    """Encodes values with one codec, and decodes what that codec or a built-in one has encoded."""
+    """Encodes values with one codec, and decodes what that codec or a built-in one has encoded.
 
-    def __init__(self, codec: str | Codec) -> None:
+    `limit` is how many bytes an encoded value may have; the namespace may have raised it since.
+    """
+
+    def __init__(self, codec: str | Codec, *, limit: int = VALUE_BYTES) -> None:
+        self.limit = limit
         self._codec = load_codec(codec)
         self._checks = isinstance(self._codec, tuple(BUILT_IN.values()))  # values by itself
         is_own = type(self._codec) in BUILT_IN.values()  # a subclass may encode in another way
@@ -151,7 +162,7 @@ class Sealer:
         self._known: dict[bytes, Codec] = {self._prefix[:-1]: self._codec}
 
     def seal(self, value: Any) -> bytes:
-        """Encode a value; InvalidRecord if it is too large, nested too deep, or would not read back equal.
+        """Encode a value; InvalidRecord if it is too large (LargeValue), nested too deep, or would not read back equal.
 
         A built-in codec stores the JSON form of what is not JSON itself, by the table in docs/reference/values.md.
         """
@@ -189,8 +200,8 @@ class Sealer:
         return self._prefixed(body)
 
     def _prefixed(self, body: bytes) -> bytes:
-        if len(body) > VALUE_BYTES:
-            raise InvalidRecord(f"value: {len(body)} bytes encoded, allowed are {VALUE_BYTES}")
+        if len(body) > self.limit:
+            raise LargeValue(len(body), self.limit)
         return self._prefix + body
 
     def _encoded_form(self, value: Any) -> bytes:

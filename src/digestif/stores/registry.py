@@ -2,11 +2,21 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES
 from digestif.core.texts import shortened
-from digestif.dsn import Dsn, load_opener, refuse_few_slashes
-from digestif.errors import ConfigError
+from digestif.dsn import Dsn, load_opener, option, refuse_few_slashes, whole_number
+from digestif.errors import ConfigError, Overloaded, StoreUnavailable
 from digestif.stores.base import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """Options that the DSN of every store takes."""
+
+    value_bytes: int | None = option(whole_number(VALUE_BYTES, MOST_VALUE_BYTES), None)
+
 
 Opener = Callable[..., Store]  # (dsn, *, namespace) -> Store
 
@@ -48,15 +58,28 @@ MEANT = {
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def open_store(text: str, *, namespace: str = "d") -> Store:
-    """Open the store that a DSN names."""
+def open_store(text: str, *, namespace: str = "d", settles: bool = True) -> Store:
+    """Open the store that a DSN names; if this `settles` the namespace, with the settings that the DSN gives it."""
     check_namespace(namespace)
     refuse_few_slashes(text, what="store", built_in=BUILT_IN, meant=MEANT)
-    dsn = Dsn.parse(text)
+    common, dsn = Dsn.parse(text).divided(StoreOptions)
     opener: Opener = load_opener(
         dsn.scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, meant=MEANT
     )
-    return opener(dsn, namespace=namespace)
+    store = opener(dsn, namespace=namespace)
+    if common.value_bytes is not None and settles:
+        _raise_value_bytes(store, common.value_bytes)
+    return store
+
+
+def _raise_value_bytes(store: Store, wanted: int) -> None:
+    try:
+        store.raise_value_bytes(wanted)
+    except (StoreUnavailable, Overloaded):
+        pass  # the server may be restarting; the first value that needs it tries again
+    except BaseException:
+        store.close()
+        raise
 
 
 def check_namespace(namespace: object) -> None:

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from digestif.attempts.failures import forget_failures
 from digestif.clock import monotonic
 from digestif.core.machine import IDLE, Slot
-from digestif.core.records import DeadLetter
+from digestif.core.records import VALUE_BYTES, DeadLetter
 from digestif.core.times import Millis
 from digestif.core.transfer import OUTGOING
 from digestif.errors import Busy
@@ -87,11 +87,18 @@ class Move:
         """
         self._lock.acquire(patience=patience, now=self._now())
         try:
+            self._allow_large_values()
             if self._empty(patience, follow=follow):
                 self._finish()
         finally:
             self._lock.release()
         return self.progress
+
+    def _allow_large_values(self) -> None:
+        """Let the target accept what the source accepts, and read as many bytes at most as of values of usual size."""
+        allowed = self._source.value_bytes()
+        self._target.raise_value_bytes(max(allowed, self._target.value_bytes()))
+        self._limit = self._room = max(1, self._room * VALUE_BYTES // allowed)
 
     def _empty(self, patience: float, *, follow: bool) -> bool:
         """Move all that is in the source, pass after pass; False if stopped before it is empty."""

@@ -378,11 +378,23 @@ def test_a_worker_tells_of_eviction_and_goes_on(own_server: RedisServer) -> None
     with probing(own_server.url, policy=SOON) as digests:
         digests.add("t", 1)
         told = told_by(digests)
-        own_server.cli("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+        own_server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
 
         digests.maintenance()
 
-        assert ["volatile-ttl" in text for text in told] == [True]
+        assert ["allkeys-random" in text for text in told] == [True]
+
+
+def test_a_server_that_begins_to_evict_only_keys_with_a_ttl_goes_on_without_a_word(own_server: RedisServer) -> None:
+    with probing(own_server.url, policy=SOON) as digests:
+        digests.add("t", 1)
+        told = told_by(digests)
+        own_server.cli("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+
+        digests.add_many([("t", 2), ("u", 3)])
+        digests.maintenance()
+
+        assert told == []
 
 
 def test_a_replica_that_takes_writes_is_noticed(own_server: RedisServer) -> None:

@@ -53,7 +53,7 @@ def test_a_server_that_is_new_enough_is_taken(version: str) -> None:
     _check("node:1", _facts(f"# Server\r\n{version}\r\nrole:master\r\n".encode()), clustered=False)
 
 
-@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])
 def test_a_server_that_evicts_is_refused(policy: str) -> None:
     with RedisServer(maxmemory_policy=policy, requirepass=PASSWORD) as server:
         told = refusal(server.url)
@@ -63,6 +63,12 @@ def test_a_server_that_evicts_is_refused(policy: str) -> None:
         server.cli("CONFIG", "SET", "maxmemory-policy", "noeviction")
         with Digests(server.url) as digests:
             assert digests.add("t", 1)
+
+
+@pytest.mark.parametrize("policy", ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"])
+def test_a_server_that_evicts_only_keys_with_a_ttl_is_taken(policy: str) -> None:
+    with RedisServer(maxmemory_policy=policy) as server, Digests(server.url) as digests:
+        assert digests.add("t", 1)
 
 
 def test_a_replica_is_refused(redis_server: RedisServer) -> None:

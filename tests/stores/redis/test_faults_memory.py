@@ -16,10 +16,10 @@ TIMELINES = [f"t{number}" for number in range(50)]
 VALUE = "v" * 40_000
 
 
-@pytest.fixture
-def full() -> Iterator[RedisServer]:
-    """A server with a store in it, that has just run out of memory."""
-    with RedisServer() as server:
+@pytest.fixture(params=["noeviction", "volatile-lru", "volatile-ttl"])
+def full(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A server with a store in it, that has just run out of memory. It never evicts records, which have no TTL."""
+    with RedisServer(maxmemory_policy=request.param) as server:
         with Digests(server.url, policy=POLICY) as digests:
             digests.add_many([(timeline, Record("early", VALUE, 0.0)) for timeline in TIMELINES], now=0)
         server.cli("CONFIG", "SET", "maxmemory", server.cli("INFO", "memory")["used_memory"] - 200_000)
@@ -44,6 +44,21 @@ def test_records_are_refused_before_they_are_accepted(full: RedisServer, digests
     assert digests.ledger() == before == Ledger(accepted=50, pending=50)
     assert digests.timeline("new").state == "idle"
     assert digests.verify()
+
+
+def test_another_application_loses_its_keys_with_a_ttl_and_no_record_goes_with_them() -> None:
+    with RedisServer(maxmemory_policy="volatile-lru") as server, Digests(server.url, policy=POLICY) as digests:
+        for number in range(20):
+            server.cli("SET", f"cache:{number}", VALUE, "EX", 3600)
+        server.cli("CONFIG", "SET", "maxmemory", server.cli("INFO", "memory")["used_memory"] + 200_000)
+        accepted = 0
+        with pytest.raises(Overloaded):
+            for timeline in TIMELINES:
+                accepted += digests.add(timeline, VALUE, now=0)
+
+        assert server.cli("KEYS", "cache:*") == []
+        assert digests.ledger() == Ledger(accepted=accepted, pending=accepted)
+        assert digests.verify()
 
 
 def test_everything_else_goes_on_and_makes_room(full: RedisServer, digests: Digests) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from digestif import InvalidState
-from digestif.core.machine import LARGEST_PAYLOAD, LIGHT_RECORDS, Plan, Push, Rule, Slot, Unfinished
+from digestif.core.machine import LARGEST_PAYLOAD, USUAL_MAX_BYTES, USUAL_PAYLOAD, Plan, Push, Rule, Slot, Unfinished
 from digestif.core.records import DeadLetter, State
 from digestif.core.terms import INCREMENT, Openings, Override, Terms
 from digestif.stores.redis.client import scripts
@@ -44,6 +44,7 @@ from tests.vectors import add_facts, completion_facts, placed, plan_facts, refus
 Facts: TypeAlias = dict[str, Any]
 
 SCRIPT = """#!lua
+-- include: basics.lua
 -- include: machine.lua
 -- include: transfer.lua
 local v = cmsgpack.unpack(ARGV[1])
@@ -163,7 +164,9 @@ maybe = st.none() | delays
 few = st.integers(0, 3)
 flags = st.booleans()
 limits = st.none() | st.integers(1, 5)
-pendings = st.integers(0, 6) | st.integers(LIGHT_RECORDS - 1, LIGHT_RECORDS + 2)
+pendings = st.integers(0, 6) | st.sampled_from(
+    [USUAL_MAX_BYTES // size + more for size in (USUAL_PAYLOAD, LARGEST_PAYLOAD) for more in (0, 1)]
+)
 tokens = st.sampled_from(["t", "leaving:x"])
 many_times = st.lists(times, min_size=1, max_size=6, unique=True).map(sorted)
 pairs_of_times = st.lists(times, min_size=2, max_size=2) | st.lists(times, min_size=4, max_size=4)
@@ -210,6 +213,7 @@ digests = st.builds(
     fresh=flags,
     settled=flags,
     weighed=flags,
+    heavy=flags,
     merging=st.none() | st.just(0),
     replayed=flags,
     served=st.sampled_from([(), ("ada", "böb"), ("\0eve",), ("ada", "\0eve")]),
@@ -261,6 +265,7 @@ bare_slots = st.builds(
     dropped=few,
     first=times,
     deadline=st.none() | times,
+    heavy=flags,
     rule=st.sampled_from(Rule),
     was=st.none() | times,
     by_delays=st.none() | times,
@@ -309,7 +314,7 @@ def _refuses(rule: Callable[..., Any], facts: Facts) -> bool:
 
 def _weights(slot: Slot) -> st.SearchStrategy[int | None]:
     assert slot.digest is not None
-    heaviest = slot.digest.records * LARGEST_PAYLOAD
+    heaviest = slot.digest.records * (LARGEST_PAYLOAD if slot.digest.heavy else USUAL_PAYLOAD)
     return st.sampled_from([None, 0, heaviest - 1, heaviest, heaviest + 1])
 
 
@@ -470,8 +475,8 @@ COMPARISONS: dict[str, Comparison] = {
         lambda rule, v: rule(v["slot"], v["exported"]),
     ),
     "after_import_of_pending": Comparison(
-        "after_import_of_pending(slot, v.now, v.dropped, v.first, v.deadline) return slot",
-        facts(slot=slots(), now=times, dropped=few, first=times, deadline=st.none() | times),
+        "after_import_of_pending(slot, v.now, v.dropped, v.first, v.deadline, v.heavy) return slot",
+        facts(slot=slots(), now=times, dropped=few, first=times, deadline=st.none() | times, heavy=flags),
         lambda rule, v: of_slot(rule, {**v, "pending": v["slot"].pending}),
     ),
     "after_import_of_digest": Comparison(

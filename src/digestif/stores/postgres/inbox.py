@@ -17,7 +17,7 @@ from digestif.core.texts import LONGEST_TEXT, shortened
 from digestif.core.times import LONGEST, Millis, to_millis, to_seconds
 from digestif.errors import InvalidRecord
 from digestif.ids import fresh_id
-from digestif.stores.base import Arrival
+from digestif.stores.base import PAGE_BYTES, Arrival
 from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, in_columns, register_columns
 from digestif.stores.postgres.callers import async_driver_connection, driver_connection
@@ -86,7 +86,7 @@ def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool =
             add(rows, arrival, now=now)
         except Unreadable as error:
             _quarantine(rows, row, f"its timeline is damaged: {error.damage.problem}", now=now)
-    return len(found) == limit
+    return len(found) == limit or sum(len(row.payload) for row in found) >= PAGE_BYTES
 
 
 class InboxRow(NamedTuple):

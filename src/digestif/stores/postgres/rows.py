@@ -6,7 +6,7 @@ from typing import Any
 from digestif.core.backlog import Standing
 from digestif.core.ledger import COUNTERS, TALLIED, Ledger
 from digestif.core.times import Millis
-from digestif.stores.base import Arrival
+from digestif.stores.base import PAGE_BYTES, Arrival
 from digestif.stores.postgres.arrays import Bigints, Byteas
 from digestif.stores.postgres.letters import PostgresLetters
 from digestif.stores.postgres.records import PostgresRecords
@@ -105,8 +105,8 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
         return bool(self._value(SQL.may_fold, self._namespace))
 
     def empty_inbox(self, end: int, limit: int) -> list[tuple[Any, ...]]:
-        """Delete a page of the inbox, and return its rows."""
-        return self._execute(SQL.empty_inbox, (self._namespace, end, limit)).fetchall()
+        """Delete a page of the inbox, which ends with the record that fills PAGE_BYTES, and return its rows."""
+        return self._execute(SQL.empty_inbox, (self._namespace, end, limit, PAGE_BYTES)).fetchall()
 
     # Counts
 

@@ -486,7 +486,12 @@ SELECT pg_try_advisory_xact_lock('inbox'::regclass::oid::integer, %s)
 
 -- name: empty_inbox
 DELETE FROM inbox WHERE id IN (
-    SELECT id FROM inbox WHERE namespace = %s AND id <= %s ORDER BY id LIMIT %s FOR UPDATE)
+    SELECT id FROM (
+        SELECT id, sum(size) OVER (ORDER BY id) - size AS above FROM (
+            SELECT id, length(payload) AS size FROM inbox
+            WHERE namespace = %s AND id <= %s ORDER BY id LIMIT %s FOR UPDATE
+        ) AS page
+    ) AS weighed WHERE above < %s)
 RETURNING id, timeline, key, timestamp, payload, within, terms, added
 
 -- name: put_into_inbox

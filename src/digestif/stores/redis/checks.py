@@ -56,10 +56,10 @@ def _check(name: str, known: Mapping[str, str], *, clustered: bool) -> None:
     if known.get("role") != "master":
         raise ConfigError(f"{name}: this server is a replica, which loses what is written to it; name its primary")
     policy = known.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
+    if policy != "noeviction" and not policy.startswith("volatile-"):  # those spare keys without a TTL: all of ours
         raise ConfigError(
             f"{name}: maxmemory-policy is {policy}: the server would evict records that were accepted; "
-            "set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in its configuration)"
+            "set it to noeviction or volatile-lru (CONFIG SET maxmemory-policy noeviction, and in its configuration)"
         )
     if known.get("cluster_enabled") == "1" and not clustered:
         raise ConfigError(f"{name}: this server belongs to a cluster; use redis+cluster://{name}")

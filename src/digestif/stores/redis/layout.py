@@ -247,8 +247,8 @@ class Layouts:
         return self._refused(
             "evicts",
             f"maxmemory-policy is {policy} by now: the server would evict records that were accepted, so nothing is "
-            "accepted; deliveries go on. Set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in its "
-            "configuration)",
+            "accepted; deliveries go on. Set it to noeviction or volatile-lru (CONFIG SET maxmemory-policy noeviction, "
+            "and in its configuration)",
         )
 
     def _refused(self, kind: str, text: str) -> StoreError:

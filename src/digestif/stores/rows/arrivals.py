@@ -48,6 +48,7 @@ def add(rows: Rows, arrival: Arrival, *, now: Millis) -> Accepted:
         batch=batch,
         dropped=before.dropped + dropped,
         expires=expires if before.expires is None else min(before.expires, expires),
+        heavy=before.heavy or len(arrival.payload) > machine.USUAL_PAYLOAD,
     )
     after = machine.after_add(
         kept, now=now, terms=arrival.terms, pending=pending, deadline=deadline, moving=rows.is_moving()

@@ -17,6 +17,7 @@ from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
 from digestif.errors import Busy
 from digestif.stores.base import (
+    PAGE_BYTES,
     PAGE_RECORDS,
     Accepted,
     Admission,
@@ -37,6 +38,7 @@ from digestif.stores.base import (
     Take,
     Taken,
     Wakeups,
+    weight_of_adds,
 )
 from digestif.stores.documents import DOCUMENTS_PAGE, Bounds, Document
 from digestif.stores.reader import Order, Part, Place, TimelinePage
@@ -105,7 +107,8 @@ class RowStore(Store, TransferStore):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         at = self._now(now)
-        answers = self._write_arrivals(lambda rows: arrivals.add_all(rows, batch, now=at), weight=len(batch))
+        weight = max(len(batch), weight_of_adds(batch) * PAGE_RECORDS // PAGE_BYTES)
+        answers = self._write_arrivals(lambda rows: arrivals.add_all(rows, batch, now=at), weight=weight)
         self._hints.wake(worth=any(answer.ready for answer in answers))
         return answers
 

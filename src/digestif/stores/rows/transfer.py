@@ -285,6 +285,7 @@ def _with_records(rows: Rows, slot: Slot, page: ImportPage, *, now: Millis) -> S
         dropped=0 if page.done else held.dropped,
         first=held.opened,
         deadline=rows.earliest_deadline(batch),
+        heavy=held.heavy,
     )
     return expirable(rows, joined)
 

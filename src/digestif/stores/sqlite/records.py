@@ -6,7 +6,7 @@ from typing import Any
 
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import legible
-from digestif.core.machine import LARGEST_PAYLOAD
+from digestif.core.machine import USUAL_PAYLOAD
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS
 from digestif.stores.rows import NEVER, UNBOUNDED, Size, within
@@ -44,7 +44,7 @@ class SqliteRecords(SqliteSlots):
             return self._page(_without_payload_if_illegible, statement, arguments, room)
 
     def _page(self, record: Callable[..., Stored], statement: str, arguments: Sequence[Any], room: int) -> list[Stored]:
-        light = min(room // LARGEST_PAYLOAD, PAGE_RECORDS)  # so many records of the usual size fit
+        light = min(room // USUAL_PAYLOAD, PAGE_RECORDS)  # so many records of the usual size fit
         rows = self._execute(statement, arguments).fetchmany(light + 1)
         if len(rows) <= light:
             return within([record(*row) for row in rows], room)

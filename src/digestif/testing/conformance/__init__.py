@@ -21,6 +21,7 @@ from digestif.testing.conformance.expiry import Expiry
 from digestif.testing.conformance.fates import Fates
 from digestif.testing.conformance.interruptions import Interruptions
 from digestif.testing.conformance.keys import HostileKeys
+from digestif.testing.conformance.large_values import LargeValues
 from digestif.testing.conformance.leases import Claims, Openings
 from digestif.testing.conformance.losses import Losses
 from digestif.testing.conformance.outages import Outages
@@ -79,6 +80,7 @@ class StoreConformance(
     Interruptions,
     KeptDocuments,
     LapsesAlone,
+    LargeValues,
     LetterPages,
     Losses,
     Maintenance,

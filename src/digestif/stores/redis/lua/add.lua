@@ -118,7 +118,7 @@ local function the_long_way(clock, now, moving, loaded, nameless, ordered)
     drop_oldest(batch, dropped)
     timeline.pending = timeline.pending - dropped
     slot.dropped = dropped > 0 and (slot.dropped or 0) + dropped or slot.dropped
-    slot.large = batch.large or nil
+    slot.large, slot.heavy = batch.large or nil, slot.heavy or #record > USUAL_PAYLOAD or nil
     count('dropped', dropped)
     return dropped
   end
@@ -229,7 +229,7 @@ while record <= many do
       joins = size < capacity and expires >= read('>i7', slot, 2)
       if kind == JOINS or kind == OWN then
         joins = joins and size < SMALL and #rest <= LIGHT
-      elseif joins and timeline <= ordered and call('HEXISTS', hash, key) == 0 then
+      elseif joins and timeline <= ordered and #rest <= USUAL_PAYLOAD and call('HEXISTS', hash, key) == 0 then
         local ages = ORDERS + 2 * timeline
         local noted_age = try('ZADD', keys[ages], read('>d', rest), write('>I8', arrival + 1) .. key)
         local noted_expiry = expires < NEVER and try('ZADD', keys[ages + 1], expires + SHIFT, 'x' .. key)

@@ -67,7 +67,8 @@ local function import_pending(timeline, page)
   if #page.times > 0 then
     slot.large = batch.large or nil
     local held = page.slot.digest
-    after_import_of_pending(slot, now, page.done == 0 and held.dropped or 0, held.opened, earliest_deadline(batch))
+    local dropped, deadline = page.done == 0 and held.dropped or 0, earliest_deadline(batch)
+    after_import_of_pending(slot, now, dropped, held.opened, deadline, held.heavy)
   end
   count('pending', timeline.pending - before)
   save_timeline(timeline)

@@ -2,12 +2,11 @@
 -- Find timelines for maintenance: ready for too long, with a lapsed lease, with expired records.
 -- KEYS   those of the partition
 -- ARGV   4 {deadline, limit}: without a deadline, ready ones are left alone, and lapsed ones unless they are paused
--- Reply  three lists of names, and the server's policy of eviction, if it was looked at and evicts
+-- Reply  three lists of names, and the server's policy of eviction, if it was looked at and could evict records
 -- include: partition.lua
 
 local layout = call('HGET', LEDGER, 'layout')
 -- include: layout.lua
-local evicts = eviction ~= nil and eviction ~= 'noeviction' and eviction
 local request = cmsgpack.unpack(ARGV[4])
 
 local function until_now(order, last)

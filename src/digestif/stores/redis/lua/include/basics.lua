@@ -5,6 +5,7 @@ local NEVER = 2 ^ 54 -- the expiry of a record that does not expire
 local UNLEASED = 2 ^ 54 -- where a lease ends, for a paused timeline that is not open
 local SMALL = 256 -- records: a batch that has no more, and no heavy one, has no orders
 local LIGHT = 8192 -- bytes of a record in such a batch
+local USUAL_PAYLOAD = 262208 -- bytes: a value, its codec and its timestamp; a larger payload is heavy
 local SHIFT = 2e15 -- makes every time positive
 -- The first byte of a record. Records of schema 1 have no form: they begin with their arrival number, which is lower,
 -- and all of them have an expiry.

@@ -2,8 +2,8 @@
 -- where they may answer another one, the caller goes on with that. `pending` is how many records are pending: scripts
 -- count them, the slot does not.
 
-local LARGEST_PAYLOAD = 262208 -- bytes: a value, its codec and its timestamp
-local LIGHT_RECORDS = 127 -- that are no more than the bytes that a digest carries by default, whatever they are
+local LARGEST_PAYLOAD = 1048640 -- bytes, of a heavy one
+local USUAL_MAX_BYTES = 33554432 -- of a policy, by default
 local UNREACHABLE = 0 -- the first byte of the name of a recipient who can never be reached
 
 -- The earlier of two times; nil is never.
@@ -298,6 +298,12 @@ end
 -- All pending records have left.
 local function without_pending(slot)
   slot.dropped, slot.first, slot.deadline, slot.expires, slot.large, slot.push = nil, nil, nil, nil, nil, nil
+  slot.heavy = nil
+end
+
+-- Whether so many records can be larger than `max_bytes`, as far as is known without looking at them.
+local function may_exceed(records, max_bytes, heavy)
+  return records * (heavy and LARGEST_PAYLOAD or USUAL_PAYLOAD) > max_bytes
 end
 
 local function cut(slot, now, fresh_id, pending)
@@ -312,8 +318,9 @@ local function cut(slot, now, fresh_id, pending)
     lapses = 0,
     expires = slot.expires,
     fresh = true,
+    heavy = slot.heavy,
   }
-  if pending > LIGHT_RECORDS then
+  if may_exceed(pending, USUAL_MAX_BYTES, slot.heavy) then
     slot.digest.settled = false
   end
   without_pending(slot)
@@ -354,6 +361,7 @@ local function after_decision(slot, merge, pending)
   digest.merging = pending > 0 and 0 or nil
   digest.records = digest.records + pending
   digest.dropped = digest.dropped + (slot.dropped or 0)
+  digest.heavy = digest.heavy or slot.heavy
   digest.expires = earlier(digest.expires, slot.expires)
   without_pending(slot)
   return true
@@ -374,8 +382,8 @@ end
 
 -- Whether the digest may be too heavy, while it may still be trimmed.
 local function must_be_weighed(digest, max_bytes)
-  local heavy = max_bytes and digest.records * LARGEST_PAYLOAD > max_bytes
-  return heavy and is_unread(digest) and not digest.weighed
+  local is_heavy = max_bytes and may_exceed(digest.records, max_bytes, digest.heavy)
+  return is_heavy and is_unread(digest) and not digest.weighed
 end
 
 -- The oldest records of a heavy digest were dropped; if it fits now, no more are.
@@ -510,11 +518,12 @@ local function refuse_requeue(slot, letter, force)
   return not force and (may_have_gone_out(letter) or (letter.served and #letter.served > 0))
 end
 
--- Records of a dead letter are pending again. An idle timeline waits for its cool-down, so that other letters can join;
+-- Records of a dead letter are pending again, at whose sizes nothing has looked. An idle timeline waits for its cool-down, so that other letters can join;
 -- any other keeps its time, except that enough records make it due, as at an add.
 local function after_requeue(slot, now, terms, delay, pending)
   local own = slot.override
   terms = in_force(terms, own)
+  slot.heavy = true
   if slot.state == 'idle' then
     slot.state, slot.at, slot.by_delays = 'waiting', now, nil
     local cool_down = own and cool_down_of(own, slot.iteration) or delay

@@ -257,7 +257,7 @@ local function subtract_pending(timeline, many)
       count('lost', lost)
       call('UNLINK', batch.ages, batch.times)
     end
-    slot.first, slot.deadline, slot.expires, slot.large = nil, nil, nil, nil
+    slot.first, slot.deadline, slot.expires, slot.large, slot.heavy = nil, nil, nil, nil, nil
   elseif slot.deadline then
     slot.deadline = earliest_deadline(pending_of(timeline))
   end

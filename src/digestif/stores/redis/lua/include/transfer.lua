@@ -122,10 +122,11 @@ local function after_import_of_timeline(slot, exported)
 end
 
 -- Records that were pending in the other store are pending here; an urgent one pulls the due time forward.
-local function after_import_of_pending(slot, now, dropped, first, deadline)
+local function after_import_of_pending(slot, now, dropped, first, deadline, heavy)
   slot.first = earlier(slot.first, first)
   slot.dropped = dropped > 0 and (slot.dropped or 0) + dropped or slot.dropped
   slot.deadline = deadline
+  slot.heavy = slot.heavy or heavy or nil
   awake(slot, now)
   pulled_by_urgency(slot)
 end
@@ -149,6 +150,7 @@ local function after_import_of_digest(slot, exported, token)
     tried = digest.tried,
     replayed = digest.replayed or nil,
     weighed = digest.weighed or nil,
+    heavy = digest.heavy or nil,
     served = digest.served,
   }
   if digest.settled == false and not digest.merging then -- an export ends a merge
