@@ -3,8 +3,9 @@
 -- KEYS   12… the timelines
 -- ARGV   4 {token, lease, alone, admissions}: per timeline {state, at, until, since, later}: as the caller saw its
 --        slot and its override; until when it has to wait. What is not there is false
--- Reply  {leases, ready, kept, damaged, losses}: leases as `open` answers them; {name, due time} of those that became ready;
---        how many wait; numbers of damaged timelines; losses as {name, records}. Nothing is done while the store is being moved
+-- Reply  {leases, ready, kept, damaged, losses}: leases as `open` answers them; {name, due time} of those that became
+--        ready; how many wait; numbers of damaged timelines; losses as {name, records}. Nothing is done while the
+--        store is being moved
 -- include: claims.lua
 
 local request = cmsgpack.unpack(ARGV[4])

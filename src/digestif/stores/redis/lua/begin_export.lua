@@ -2,8 +2,8 @@
 -- Hold timelines for an export to another store.
 -- KEYS   12… the timelines
 -- ARGV   4 {tokens}: one per timeline
--- Reply  {slots, losses}: per timeline its slot; false if there is none, or its lease is alive; {name, records} of those that
---        have lost some
+-- Reply  {slots, losses}: per timeline its slot; false if there is none, or its lease is alive; {name, records} of
+--        those that have lost some
 -- include: losses.lua
 -- include: transfer.lua
 

@@ -148,7 +148,7 @@ local function trim(timeline, capacity, max_bytes, limit)
   return dropped
 end
 
--- Finish a merge that was begun, decide what this attempt carries, merge that, count, trim and weigh: one page of all that.
+-- Finish a merge that was begun, decide what this attempt carries, merge that, count, trim and weigh: one page of it.
 local function prepare(timeline, capacity, with_newer, max_bytes, limit)
   local slot, work = timeline.slot, merge(timeline, limit)
   local digest = slot.digest

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Give digests back after a failed attempt.
 -- KEYS   12… per timeline: its hash
--- ARGV   4 per timeline {lease, until, freeze, counted, unknown, tried, read}: the lease's token; what is not there is nil
+-- ARGV   4 per timeline {lease, until, freeze, counted, unknown, tried, read}: the lease's token; what is not there is
+--        nil
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: timelines.lua
 

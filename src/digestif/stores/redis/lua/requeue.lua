@@ -2,8 +2,8 @@
 -- Make records of a dead letter pending again: a page of the oldest, fewer if they are heavy.
 -- KEYS   12… the timeline, then the letter: records, ages, times
 -- ARGV   4 {terms, delay, force, limit}: of the policy in the code, its cool-down; how many records may move
--- Reply  {how many moved, how many capacity dropped, whether more are left, how many are lost}; {false} if there is no such letter,
---        {false, slot, letter} with nothing done if that is refused
+-- Reply  {how many moved, how many capacity dropped, whether more are left, how many are lost}; {false} if there is no
+--        such letter, {false, slot, letter} with nothing done if that is refused
 -- include: endings.lua
 
 local request = cmsgpack.unpack(ARGV[4])

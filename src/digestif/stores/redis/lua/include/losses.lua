@@ -8,8 +8,8 @@ local function lose(timeline, fate, gone)
   table.insert(losses, { timeline.name, gone })
 end
 
--- How many records a batch has, of which `held` are in its hash. A key that only the order by age has belongs to a record
--- whose value is gone: it still counts. An order that lacks records is deleted, and the batch read without it.
+-- How many records a batch has, of which `held` are in its hash. A key that only the order by age has belongs to a
+-- record whose value is gone: it still counts. An order that lacks records is deleted, and the batch read without it.
 local function counted(batch, held)
   local ordered = batch.large and call('ZCARD', batch.ages) or held
   if ordered >= held then

@@ -518,8 +518,8 @@ local function refuse_requeue(slot, letter, force)
   return not force and (may_have_gone_out(letter) or (letter.served and #letter.served > 0))
 end
 
--- Records of a dead letter are pending again, at whose sizes nothing has looked. An idle timeline waits for its cool-down, so that other letters can join;
--- any other keeps its time, except that enough records make it due, as at an add.
+-- Records of a dead letter are pending again, of unknown sizes. An idle timeline waits for its cool-down, so that other
+-- letters can join; any other keeps its time, except that enough records make it due, as at an add.
 local function after_requeue(slot, now, terms, delay, pending)
   local own = slot.override
   terms = in_force(terms, own)
