@@ -78,13 +78,12 @@ class Intake:
 
         A value that is larger than is known to be allowed `waits` for the store's answer; otherwise it is a LargeValue.
         """
-        given = timeline, value, key, timestamp, within, terms, now, asks
         try:
-            return self._arrival(*given)
+            return self._arrival(timeline, value, key, timestamp, within, terms, now, asks)
         except LargeValue as large:
             if not waits:
                 raise
-            return self._allowed(large, *given)
+            return self._allowed(large, timeline, value, key, timestamp, within, terms, now, asks)
 
     def _allowed(self, large: LargeValue, *given: Any) -> Arrival:
         """The arrival of a value that was too large, if the namespace allows it by now."""

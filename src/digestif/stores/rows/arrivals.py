@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from digestif.core import machine
 from digestif.core.capacity import Stored
+from digestif.core.machine import USUAL_PAYLOAD
 from digestif.core.records import State
 from digestif.core.removals import after_retraction
 from digestif.core.terms import in_force
@@ -48,8 +49,9 @@ def add(rows: Rows, arrival: Arrival, *, now: Millis) -> Accepted:
         batch=batch,
         dropped=before.dropped + dropped,
         expires=expires if before.expires is None else min(before.expires, expires),
-        heavy=before.heavy or len(arrival.payload) > machine.USUAL_PAYLOAD,
     )
+    if len(arrival.payload) > USUAL_PAYLOAD:
+        kept = replace(kept, heavy=True)
     after = machine.after_add(
         kept, now=now, terms=arrival.terms, pending=pending, deadline=deadline, moving=rows.is_moving()
     )

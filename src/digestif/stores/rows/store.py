@@ -17,7 +17,6 @@ from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
 from digestif.errors import Busy
 from digestif.stores.base import (
-    PAGE_BYTES,
     PAGE_RECORDS,
     Accepted,
     Admission,
@@ -38,7 +37,6 @@ from digestif.stores.base import (
     Take,
     Taken,
     Wakeups,
-    weight_of_adds,
 )
 from digestif.stores.documents import DOCUMENTS_PAGE, Bounds, Document
 from digestif.stores.reader import Order, Part, Place, TimelinePage
@@ -81,6 +79,10 @@ class RowStore(Store, TransferStore):
         """As `_write`, for new records: refused first when space runs short."""
         return self._write(unit, weight=weight)
 
+    def _weight(self, batch: Sequence[Arrival]) -> int:
+        """What an add counts in a transaction that others share, in records."""
+        return len(batch)
+
     def _write_leases(self, unit: Callable[[Rows], T]) -> T:
         """As `_write`, for new leases: refused while there may be no space to end their digests."""
         return self._write(unit)
@@ -107,7 +109,7 @@ class RowStore(Store, TransferStore):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         at = self._now(now)
-        weight = max(len(batch), weight_of_adds(batch) * PAGE_RECORDS // PAGE_BYTES)
+        weight = self._weight(batch)
         answers = self._write_arrivals(lambda rows: arrivals.add_all(rows, batch, now=at), weight=weight)
         self._hints.wake(worth=any(answer.ready for answer in answers))
         return answers

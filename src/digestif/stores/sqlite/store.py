@@ -12,7 +12,7 @@ from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
 from digestif.core.times import is_duration
 from digestif.errors import ConfigError, DigestifError, StoreError, StoreUnavailable
-from digestif.stores.base import PAGE_RECORDS, Durability, Wakeups
+from digestif.stores.base import PAGE_BYTES, PAGE_RECORDS, Arrival, Durability, Wakeups, weight_of_adds
 from digestif.stores.damage import Unreadable
 from digestif.stores.fork import watch
 from digestif.stores.gate import Gate, Turnstile
@@ -90,6 +90,9 @@ class SQLiteStore(RowStore):
 
     def _write_arrivals(self, unit: Callable[[Rows], T], *, weight: int) -> T:
         return self._submit(unit, weight=weight, share=_ADDING)
+
+    def _weight(self, batch: Sequence[Arrival]) -> int:
+        return max(len(batch), weight_of_adds(batch) * PAGE_RECORDS // PAGE_BYTES)
 
     def _write_leases(self, unit: Callable[[Rows], T]) -> T:
         return self._submit(unit, weight=1, share=_CLAIMING)
