@@ -80,6 +80,7 @@ class SQLiteVandal:
 
 
 _OWN = "namespace = (SELECT id FROM namespace WHERE name = %(namespace)s)"
+_NAME = f"DELETE FROM timeline_name WHERE key = %(place)s AND {_OWN}"
 _SLOT = "UPDATE timeline SET slot = {} WHERE key = %(place)s"
 _WITH = "convert_to((convert_from(slot, 'UTF8')::jsonb || '{}')::text, 'UTF8')"
 
@@ -92,7 +93,7 @@ class PostgresVandal:
         Statement("living", "UPDATE record SET payload = NULL WHERE arrival = %(place)s"),
         Statement("record", "DELETE FROM record WHERE arrival = %(place)s"),
         Statement("record", "DELETE FROM record WHERE batch = (SELECT batch FROM record WHERE arrival = %(place)s)"),
-        Statement("timeline", "DELETE FROM timeline WHERE key = %(place)s", False),
+        Statement("timeline", f"WITH name AS ({_NAME}) DELETE FROM timeline WHERE key = %(place)s", False),
         Statement("timeline", _SLOT.format("substr(slot, 1, 9)")),
         Statement("timeline", _SLOT.format(_WITH.format('{"pending": 77}'))),
         Statement("timeline", _SLOT.format(_WITH.format('{"state": "asleep"}'))),
