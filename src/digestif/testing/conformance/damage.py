@@ -299,7 +299,7 @@ class Repairs(Suite):
         assert len(deliver(digests, "t", now=T)) == 1
 
     def test_a_record_that_is_gone_is_told_and_counted_as_lost(self, digests: Digests, damage: Damager) -> None:
-        """Facts 70 and 77. The ledger is corrected from the data, and the answer says by how much; `accepted` stays."""
+        """Fact 77. The ledger is corrected from the data, and the answer says by how much; `accepted` stays."""
         digests.add("t", 1, key="a", now=T)
         digests.add("t", 2, key="b", now=T)
         damage(Harm.RECORD, "t")

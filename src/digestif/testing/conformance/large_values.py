@@ -22,7 +22,7 @@ def large(numbers: range) -> list[Record]:
 
 class LargeValues(Suite):
     def test_a_namespace_allows_larger_values_in_every_process(self, store: Store, digests_with: DigestsWith) -> None:
-        """An engine that was refused a value before accepts it as soon as another process allows it."""
+        """Fact 42. An engine that was refused a value before accepts it as soon as another process allows it."""
         before, after = digests_with(), digests_with()
         with pytest.raises(InvalidRecord, match=f"allowed are {VALUE_BYTES}; .* value_bytes"):
             before.add("t", LARGEST, now=T)
@@ -42,7 +42,7 @@ class LargeValues(Suite):
         assert after.verify()
 
     def test_a_value_beyond_the_limit_is_refused_with_nothing_written(self, store: Store, digests: Digests) -> None:
-        """As every invalid record, alone and among others."""
+        """Fact 42. As every invalid record, alone and among others."""
         store.raise_value_bytes(VALUE_BYTES * 2)
         fits, exceeds = "x" * (VALUE_BYTES * 2 - 2), "x" * (VALUE_BYTES * 2 - 1)
         valid = Record("valid", fits, T)
@@ -60,6 +60,7 @@ class LargeValues(Suite):
 
     @in_sync_mode_only
     def test_what_is_allowed_is_never_lowered(self, store: Store, digests: Digests) -> None:
+        """Fact 42. A lower limit is a ConfigError that names both; what was accepted stays readable."""
         store.raise_value_bytes(MOST_VALUE_BYTES)
 
         with pytest.raises(ConfigError, match=f"allows {MOST_VALUE_BYTES} and keeps that, not {VALUE_BYTES}"):
@@ -70,6 +71,7 @@ class LargeValues(Suite):
 
     @pytest.mark.parametrize("wanted", [VALUE_BYTES - 1, MOST_VALUE_BYTES + 1, True, 1e6])
     def test_no_other_limit_is_allowed(self, store: Store, wanted: Any) -> None:
+        """Fact 50. From 256 KiB to 1 MiB, in bytes."""
         with pytest.raises(ConfigError, match=r"value_bytes: .* is not a whole number from 262144 to 1048576"):
             store.raise_value_bytes(wanted)
 
