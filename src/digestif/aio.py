@@ -267,8 +267,10 @@ class AsyncDigests:
         if is_ready and dispatch:
             await self._in_thread(partial(dispatch, timeline))
         elif is_ready:
+            make_ready = partial(self._digests._made_ready, timeline, 0, now=now)
             with suppress(InvalidState, StaleLease):  # as in `Digests.notify`
-                await self._deliver(timeline, minimum_delay, now=now)
+                while await self._deliver(timeline, minimum_delay, now=now) and await self._in_thread(make_ready):
+                    pass
         return is_ready
 
     async def _check_cool_down(self, timeline: str, minimum_delay: Duration | None) -> None:

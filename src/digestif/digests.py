@@ -202,7 +202,8 @@ class Digests(Additions, Preferences, Messages):
             dispatch(timeline)
         elif is_ready and handler:
             with suppress(InvalidState, StaleLease):  # a worker was quicker, or the timeline was deleted meanwhile
-                self._deliver(timeline, minimum_delay, now=now)
+                while self._deliver(timeline, minimum_delay, now=now) and self._made_ready(timeline, 0, now=now):
+                    pass  # records that came during the delivery may be due already, and their producers have left
         return is_ready
 
     def _made_ready(self, timeline: str, due: float | None, *, now: float | None) -> bool:
@@ -221,7 +222,7 @@ class Digests(Additions, Preferences, Messages):
     def _schedule_one(self, timeline: str, time: Millis, *, now: Millis | None) -> bool:
         """Make a timeline that is due ready, as `schedule` does. False if it may not be delivered yet."""
         slot = self.store.inspect(timeline)
-        if slot.state is not State.WAITING or slot.at > time:
+        if slot.state is not State.WAITING or slot.at > time or not slot.pending:
             return False
         admissions = Admissions(self._policies, self._outages)
         admissions.must_ask(now)

@@ -70,7 +70,14 @@ class Handler:
 
         def call_here(attempts: Sequence[Attempt]) -> Any:
             answer = call(attempts)
-            return run(partial(_awaited, answer)) if inspect.isawaitable(answer) else answer
+            if not inspect.isawaitable(answer):
+                return answer
+            try:
+                return run(partial(_awaited, answer))
+            except ConfigError:
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                raise
 
         return replace(self, call_here=call_here)
 

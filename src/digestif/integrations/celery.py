@@ -173,7 +173,7 @@ def _deliver_digest(digests: Digests) -> Callable[..., bool]:
             late = max(0.0, _now(digests) - schedule_timestamp)
             digests.events.emit(Dispatched(timeline=key, late=late))
         try:
-            return digests.deliver(key, minimum_delay)
+            return digests._deliver(key, minimum_delay, now=None)  # checked when it was dispatched; a later policy wins
         except InvalidState as error:  # another task has delivered it, or is doing so
             digests.events.emit(Skipped(timeline=key, reason=str(error)))
             return False

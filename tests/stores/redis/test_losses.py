@@ -144,3 +144,19 @@ def remove_from_order(client: "redis.Redis", order: str, key: bytes) -> None:
     members: Any = client.zrange(order, 0, -1)
     [member] = [member for member in members if member.endswith(key)]
     client.zrem(order, member)
+
+
+def test_a_value_that_vanished_from_a_dead_letter_is_dead_again_after_a_requeue(
+    digests: Digests, client: "redis.Redis"
+) -> None:
+    """Fact 77. As after a replay: the order by age still has its key."""
+    add_many(digests)
+    letter_id = [fail(digests, "t"), fail(digests, "t")][-1].id
+    client.hdel(f"{{d:0}}:l:{letter_id}", "150")
+
+    digests.requeue(letter_id, now=T)
+    digests.flush("t", now=T)
+
+    assert len(deliver(digests, "t")) == MANY - 1
+    assert fates(digests) == {"accepted": MANY, "delivered": MANY - 1, "dead": 1}
+    assert digests.verify()

@@ -283,3 +283,25 @@ def test_a_batch_reads_its_slots_with_one_statement(digests: Digests, store: SQL
     digests.add_many([(f"t{number}", 2) for number in range(100)])
 
     assert len([text for text in statements if text.startswith("SELECT") and "slot FROM" in text]) == 1
+
+
+@pytest.mark.parametrize("vanished", [["1"], ["0", "1", "2"]])
+def test_a_dead_letter_with_values_that_vanished_is_named_and_divided(
+    digests: Digests, path: Path, vanished: list[str]
+) -> None:
+    """Fact 77. The records that are whole can be requeued, the others are dead letters of their own."""
+    for key in "012":
+        digests.add("t", int(key), key=key, timestamp=T + int(key), now=T)
+    letter = fail(digests, "t").id
+    change(path, *[f"UPDATE record SET payload = NULL WHERE key = '{key}'" for key in vanished])
+
+    named = digests.verify().problems
+    digests.repair(now=T)
+
+    assert named == (f"'t': dead letter {letter}: {len(vanished)} records have no value",)
+    assert digests.verify()
+    assert (digests.ledger().accepted, digests.ledger().dead) == (3, 3)
+    assert sorted(found.records for found in digests.dead_letters()) == sorted(
+        [1] * len(vanished) + [2] * (len(vanished) == 1)
+    )
+    assert digests.requeue(letter, now=T) == (len(vanished) == 1)

@@ -4,6 +4,7 @@ Every repair takes the transaction and the time first, so that a survey can list
 """
 
 from collections.abc import Sequence
+from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
@@ -121,6 +122,20 @@ def quarantine_valueless(rows: Rows, now: Millis, *, timeline: str) -> None:
         rows.tally["open"] -= gone
         slot = _with_digest(slot, machine.after_losing(slot.digest, gone))
     rows.put_slot(timeline, expirable(rows, slot))
+
+
+def divide_letter(rows: Rows, now: Millis, *, row: LetterRow) -> None:
+    """Quarantine the records of a dead letter that have no value: the others can be replayed and requeued."""
+    letter = rows.letter(row.id)
+    if letter is None:
+        return
+    gone = _quarantine_keys(rows, now, letter.timeline, rows.letter_batch(row.id))
+    rows.tally["dead"] -= gone  # they were dead before
+    left = letter.records - gone
+    if left > 0:
+        rows.update_letter(changed(letter, records=left, revision=letter.revision + 1))
+    else:
+        rows.replace_letter(row, None)
 
 
 def _quarantine_keys(rows: Rows, now: Millis, timeline: str, batch: int) -> int:

@@ -137,10 +137,14 @@ def _look_at_letters(rows: Rows, found: RowSurvey, owned: set[int]) -> None:
         after = page[-1].number
         sizes = rows.sizes([row.batch for row in page])
         for row in page:
-            records = sizes.get(row.batch, Size()).records
-            found.counted["dead"] += records
+            size = sizes.get(row.batch, Size())
+            found.counted["dead"] += size.records
             owned.add(row.batch)
-            _look_at_letter(row, records, found)
+            _look_at_letter(row, size.records, found)
+            if size.valueless and size.records > 1:  # one that has nothing else was made of it
+                problem = f"dead letter {row.id}: {size.valueless} records have no value"
+                damage = Damage(timeline=row.timeline, part="record", problem=problem, records=size.valueless)
+                found.flaws.append(RowFlaw(damage, partial(repair.divide_letter, row=row)))
 
 
 def _look_at_letter(row: LetterRow, records: int, found: RowSurvey) -> None:

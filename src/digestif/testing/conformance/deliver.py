@@ -91,6 +91,24 @@ class Notifications(Suite):
 
         assert len(sent) == digests.ledger().delivered == 3
 
+    def test_without_a_cool_down_what_comes_during_a_delivery_leaves_with_the_call_that_made_it(
+        self, digests_with: DigestsWith
+    ) -> None:
+        """Fact 34. No worker is there, and the producer whose record joined an open digest has gone on."""
+        digests = digests_with(**policy_text.IMMEDIATE)
+        sent: list[list[str]] = []
+
+        @digests.handler("t")
+        def send(digest: Digest) -> None:
+            sent.append(keys(digest))
+            if len(sent) < 3:
+                digests.notify("t", 1, key=f"during {len(sent)}", now=T)
+
+        digests.notify("t", 1, key="first", now=T)
+
+        assert sent == [["first"], ["during 1"], ["during 2"]]
+        assert digests.timeline("t").pending == 0
+
     def test_without_a_cool_down_every_notification_is_dispatched(self, digests_with: DigestsWith) -> None:
         """Fact 34. The timeline is ready when the dispatch is called; while it is ready it is not dispatched again."""
         digests = digests_with(**policy_text.IMMEDIATE)

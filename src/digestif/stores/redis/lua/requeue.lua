@@ -47,15 +47,16 @@ end
 
 local moved, bytes = 0, 0
 for _, key in ipairs(oldest_keys(source, request.limit)) do
-  local record = bytes < HEAVY and pull(source, key)
-  if record then
+  local record = bytes < HEAVY and (pull(source, key) or remove_from_orders(source, key, '') and '')
+  if record then -- empty: its value is gone, and only the order had it
     move_record(key, record)
     moved, bytes = moved + 1, bytes + string.len(record)
   end
 end
 
 -- What is left gets another revision: under the old one other records may have gone out.
-local dropped_before, more = letter.dropped, call('HLEN', KEYS[place]) > 1
+local dropped_before = letter.dropped
+local more = call('HLEN', KEYS[place]) > 1 or (source.large and call('ZCARD', source.ages) > 0)
 local lost = more and 0 or math.max(0, letter.records - moved)
 count('dead', -lost)
 count('lost', lost)
