@@ -26,7 +26,7 @@ end
 
 local here = in_force(request.terms, slot.override)
 local expires = here.ttl and now + here.ttl
-local source, batch, before = sound_batch_at(place), pending_of(timeline), timeline.pending
+local source, batch, before = sound_batch_at(place, letter.records), pending_of(timeline), timeline.pending
 
 -- A record with another expiry; one that is damaged stays as it is.
 local function renewed(record)
@@ -45,10 +45,15 @@ local function move_record(key, record)
   timeline.pending = timeline.pending + (known and 0 or 1)
 end
 
+-- How many keys only the order has: the values of so many records are gone.
+local missing = source.large and call('ZCARD', source.ages) - (call('HLEN', KEYS[place]) - 1) or 0
 local moved, bytes = 0, 0
 for _, key in ipairs(oldest_keys(source, request.limit)) do
-  local record = bytes < HEAVY and (pull(source, key) or remove_from_orders(source, key, '') and '')
-  if record then -- empty: its value is gone, and only the order had it
+  local record = bytes < HEAVY and pull(source, key)
+  if not record and missing > 0 and bytes < HEAVY and remove_from_orders(source, key, '') then
+    record, missing = '', missing - 1
+  end
+  if record then
     move_record(key, record)
     moved, bytes = moved + 1, bytes + string.len(record)
   end

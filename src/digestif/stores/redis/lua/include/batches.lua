@@ -16,11 +16,12 @@ local function batch_found_at(place)
   return batch_at(place, call('EXISTS', KEYS[place + 1]) == 1)
 end
 
--- The same of a batch that may be damaged: orders that do not fit its records are deleted.
-local function sound_batch_at(place)
+-- The same of a batch that may be damaged: orders that fit neither its records nor the number that was noted are deleted.
+local function sound_batch_at(place, noted)
   local batch = batch_found_at(place)
   local ages, times = call('TYPE', batch.ages).ok, call('TYPE', batch.times).ok
-  local fits = ages == 'zset' and call('ZCARD', batch.ages) >= call('HLEN', batch.records) - 1 -- more: values are gone
+  local ordered = ages == 'zset' and call('ZCARD', batch.ages)
+  local fits = ordered == call('HLEN', batch.records) - 1 or ordered == noted -- which has keys whose values are gone
   if (batch.large and not fits) or (times ~= 'zset' and times ~= 'none') then
     call('UNLINK', batch.ages, batch.times)
     batch.large = false
