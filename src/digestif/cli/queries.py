@@ -289,7 +289,7 @@ def trace(session: Session, timeline: str, key: str) -> int:
     return 0 if any(sighting.certain for sighting in sightings) else 1
 
 
-SUPERSEDED = "a version that was still pending when the next one was added was replaced by it (superseded)"
+SUPERSEDED = "if an earlier version was still pending when the next one was added, that one replaced it (superseded)"
 
 
 def _traced(timeline: str, key: str, sightings: "Sequence[Sighting]", *, now: float) -> Iterator[str]:
