@@ -180,7 +180,7 @@ def test_trace_tells_what_became_of_a_record(run: Run, digests: Digests) -> None
 
 
 def test_trace_says_that_a_record_was_replaced_by_a_later_version(run: Run) -> None:
-    assert run("trace", "mail:ada", "build-8").out.splitlines()[-1].endswith("was replaced by it (superseded)")
+    assert run("trace", "mail:ada", "build-8").out.splitlines()[-1].endswith("that one replaced it (superseded)")
 
 
 def test_trace_tells_a_record_that_was_retracted_from_one_that_never_came(run: Run, digests: Digests) -> None:
