@@ -41,7 +41,8 @@ def adopt(rows: Rows, now: Millis, *, batch: int, reason: str) -> None:
 
 
 def _bury_batch(rows: Rows, now: Millis, timeline: str, batch: int, reason: str, *, lapses: int = 0) -> None:
-    rows.tally["dead"] -= _quarantine_keys(rows, now, timeline, batch)  # `repair_page` counts them with the others
+    gone = _quarantine_keys(rows, now, timeline, batch)
+    rows.tally["dead"] -= gone  # `repair_page` counts them with the others
     size = rows.sizes([batch]).get(batch, Size())
     digest = Unfinished(id=fresh_id(), batch=batch, records=size.records, opened=now, attempt=lapses, lapses=lapses)
     if digest.records:

@@ -55,7 +55,11 @@ TABLE = {  # by the first word of an error reply
     "TRYAGAIN": Fault(Remedy.RETRY, "a slot of the cluster is being moved; see that this ends"),
     "UNBLOCKED": Fault(Remedy.RETRY, "the server became a replica meanwhile"),
     "WRONGPASS": _PASSWORD,
-    "WRONGTYPE": Fault(Remedy.NONE, "another program uses the keys of this namespace; digestif repair sets aside what it wrote", WrongType),
+    "WRONGTYPE": Fault(
+        Remedy.NONE,
+        "another program uses the keys of this namespace; digestif repair sets aside what it wrote",
+        WrongType,
+    ),
 }
 
 _WORDS: dict[type[BaseException], str] = {  # redis-py keeps the word of these only as the class
