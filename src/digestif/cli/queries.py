@@ -24,7 +24,6 @@ from digestif.cli.output import (
     zone_name,
 )
 from digestif.cli.session import Function, Session, timeline_argument, with_session
-from digestif.core.sightings import in_words
 
 if TYPE_CHECKING:
     from digestif import Digests, Sighting, Timeline
@@ -277,6 +276,8 @@ def trace(session: Session, timeline: str, key: str) -> int:
     As far as history reaches; the latest version comes first, then what may have happened to it. Exit code 1 if
     nothing is certain.
     """
+    from digestif.core.sightings import in_words
+
     with session.digests() as digests:
         sightings = digests.trace(timeline, key)
         now = time_of(digests)
@@ -294,6 +295,8 @@ SUPERSEDED = "if an earlier version was still pending when the next one was adde
 
 def _traced(timeline: str, key: str, sightings: "Sequence[Sighting]", *, now: float) -> Iterator[str]:
     """A table of what is certain, then a line for each fate that the record may have had."""
+    from digestif.core.sightings import in_words
+
     certain = [sighting for sighting in sightings if sighting.certain]
     name = f"{printable(key)} in {printable(timeline)}"
     if certain:

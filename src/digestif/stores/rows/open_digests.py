@@ -21,6 +21,11 @@ def take_prepared(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[
     rows.concern(request.lease.timeline for request in requests)
     if any(_needs_preparation(rows, request, now=now) for request in requests):
         return None
+    return take_counted(rows, requests, now=now)
+
+
+def take_counted(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Taken | None] | None:
+    """The pages; None if a digest that is read to its end has to be counted again, which writes."""
     answers = take_all(rows, requests, now=now)
     if any(_lacks_records(rows, *each) for each in zip(requests, answers, strict=True)):
         return None
@@ -42,12 +47,7 @@ def _needs_preparation(rows: Rows, request: Take, *, now: Millis) -> bool:
     if slot is None or slot.digest is None:
         return False
     digest = slot.digest
-    return (
-        digest.deciding
-        or not digest.settled
-        or machine.excess(digest, request.capacity) > 0
-        or machine.must_be_weighed(digest, request.max_bytes)
-    )
+    return digest.deciding or not digest.settled or _is_to_be_trimmed(slot, request)
 
 
 def prepare_all(rows: Rows, requests: Sequence[Take], *, now: Millis) -> list[Loss]:
@@ -83,10 +83,19 @@ def _prepare(rows: Rows, request: Take, *, limit: int) -> tuple[int, int]:
         move_to_open(rows, slot, decided)
         slot, merged = _merge_page(rows, decided, limit=limit - work)
         work += merged
-    slot, lost = recounted(rows, slot)  # to trim by a wrong number would never end
+    lost = 0
+    if _is_to_be_trimmed(slot, request):  # by a wrong number it would lose what is whole; to count takes long
+        slot, lost = recounted(rows, slot)
     slot, dropped = _trim(rows, slot, request, limit=limit - work)
     rows.put_slot(timeline, expirable(rows, slot))
     return work + dropped, lost
+
+
+def _is_to_be_trimmed(slot: Slot, request: Take) -> bool:
+    digest = slot.digest
+    if digest is None:
+        return False
+    return machine.excess(digest, request.capacity) > 0 or machine.must_be_weighed(digest, request.max_bytes)
 
 
 def _merge_page(rows: Rows, slot: Slot, *, limit: int) -> tuple[Slot, int]:

@@ -182,10 +182,12 @@ class RowStore(Store, TransferStore):
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
         answers = self._read_open(lambda rows: open_digests.take_prepared(rows, requests, now=at))
-        if answers is None:
-            losses = self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
-            self.damages.report_losses(losses)
-            answers = self._read_open(lambda rows: open_digests.take_all(rows, requests, now=at))
+        for read in (open_digests.take_counted, open_digests.take_all):  # prepared, and if need be counted again
+            if answers is None:
+                losses = self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
+                self.damages.report_losses(losses)
+                answers = self._read_open(partial(read, requests=requests, now=at))
+        assert answers is not None  # of `take_all`
         return answers
 
     def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
