@@ -139,7 +139,7 @@ def test_the_processor_time_of_grandchildren_is_counted() -> None:
 @pytest.mark.parametrize("name", ["Digestif, SQLite", "origin's layout"])
 def test_a_system_that_keeps_its_events_delivers_all_of_them_even_if_it_is_killed(name: str) -> None:
     """A digest that was open when the kill came waits for the end of its lease, 30 s."""
-    found = tried(peer(name), replace(SMALL, recovery=45))
+    found = tried(peer(name), SMALL._replace(recovery=45))
 
     assert found["delivered"] == found["sent"] == SMALL.events
     assert (found["missing"], found["refused"]) == (0, 0)
