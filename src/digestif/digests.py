@@ -201,7 +201,7 @@ class Digests(Additions, Preferences, Messages):
         if is_ready and dispatch:
             dispatch(timeline)
         elif is_ready and handler:
-            with suppress(InvalidState, StaleLease):  # a worker was quicker, or the timeline was deleted meanwhile
+            with suppress(InvalidState, StaleLease):  # a worker took it first, or the handler deleted it
                 while self._deliver(timeline, minimum_delay, now=now) and self._made_ready(timeline, 0, now=now):
                     pass  # records that came during the delivery may be due already, and their producers have left
         return is_ready

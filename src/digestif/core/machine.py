@@ -505,7 +505,7 @@ def must_be_weighed(digest: Unfinished, max_bytes: int | None) -> bool:
 
 
 def _may_exceed(records: int, max_bytes: int, *, heavy: bool) -> bool:
-    """True if so many records can be larger than `max_bytes`, as far as is known without looking at them."""
+    """Return True if this number of records could exceed `max_bytes`. Their payloads are not read."""
     return records * (LARGEST_PAYLOAD if heavy else USUAL_PAYLOAD) > max_bytes
 
 

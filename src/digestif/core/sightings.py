@@ -46,12 +46,12 @@ def possible_fates(
 
 
 def _without_keys(history: Sequence[HistoryEntry], outcome: Outcome) -> list[tuple[HistoryEntry, int]]:
-    """Digests that ended so, and how many of their records the history has no key of."""
+    """Return the digests with this outcome, and for each how many record keys the history lacks."""
     return [(entry, entry.records - len(entry.keys)) for entry in history if entry.outcome is outcome]
 
 
 def _in_digests(fate: Fate, found: Sequence[tuple[HistoryEntry, int]]) -> Iterator[Sighting]:
-    """One sighting for all digests, the latest first, in which the fate of so many records has no key."""
+    """Sum up digests, latest first, in one sighting: how many of their records had this fate and have no key kept."""
     counted = [(entry, records) for entry, records in found if records > 0]
     if counted:
         latest, earliest = counted[0][0], counted[-1][0]
