@@ -626,7 +626,7 @@ def refuse_requeue(slot: Slot, letter: DeadLetter, *, force: bool) -> None:
         raise Busy(
             f"{letter.timeline!r} is on its way from or to another store; requeue {letter.id} when that has ended"
         )
-    if slot.override is not None and slot.override.off:
+    if is_off(slot):
         raise InvalidState(f"{letter.timeline!r} is switched off: prefer() another cadence before you requeue")
     if force:
         return
@@ -691,6 +691,11 @@ def after_losing(digest: Unfinished, lost: int) -> Unfinished:
     """An unfinished digest lost records. If an earlier attempt may have carried them, it gets another revision."""
     raised = 1 if lost and not digest.fresh else 0
     return replace(digest, records=digest.records - lost, revision=digest.revision + raised)
+
+
+def is_off(slot: Slot) -> bool:
+    """True if people switched the timeline off."""
+    return slot.override is not None and slot.override.off
 
 
 def after_switched_off(slot: Slot) -> Slot:

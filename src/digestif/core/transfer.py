@@ -7,7 +7,7 @@ never lapses, with the state it had in `parked`; an import holds an unfinished d
 from msgspec.structs import replace
 
 from digestif.core import machine
-from digestif.core.machine import IDLE, Rule, Slot, Unfinished
+from digestif.core.machine import Rule, Slot, Unfinished
 from digestif.core.records import State
 from digestif.core.terms import Override
 from digestif.core.times import Millis
@@ -53,10 +53,11 @@ def after_begin_export(slot: Slot, *, now: Millis, token: str, fresh_batch: int)
     return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked, push=push)
 
 
-def after_commit_export(slot: Slot, *, now: Millis) -> Slot:
-    """The other store has the parcel: only records that were added during the export remain."""
+def after_commit_export(slot: Slot, exported: Slot, *, now: Millis) -> Slot:
+    """The other store has the parcel: what remains was added, paused or chosen during the export, and follows."""
     if slot.pending == 0:
-        return IDLE
+        is_new = slot.override is not None and _since(slot.override) != _since(exported.override)
+        return Slot(paused=slot.paused and not exported.paused, override=slot.override if is_new else None)
     return _due_if_idle(_unparked(replace(slot, digest=None)), now=now)
 
 
@@ -105,6 +106,15 @@ def _pulled_by_deadline(slot: Slot) -> Slot:
     if slot.state is not State.WAITING or slot.digest is not None or slot.deadline is None or slot.deadline >= was:
         return slot
     return replace(slot, at=slot.deadline, by_delays=None, rule=Rule.DEADLINE, was=was)
+
+
+def brings_override(before: Slot, after: Slot) -> bool:
+    """True if a timeline that waited here has got another policy by an import, so that it has to be planned again."""
+    return before.state is State.WAITING and _since(before.override) != _since(after.override)
+
+
+def _since(override: Override | None) -> Millis | None:
+    return None if override is None else override.since
 
 
 def _later(one: Override | None, other: Override | None) -> Override | None:

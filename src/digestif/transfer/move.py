@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
+from msgspec import structs
+
 from digestif.attempts.failures import forget_failures
 from digestif.clock import monotonic
 from digestif.core.machine import IDLE, Slot
@@ -214,7 +216,8 @@ class Move:
         """Copy parcels and commit those that the target has whole; the answer is the latter."""
         whole: list[Parcel] = []
         rest: list[tuple[Parcel, ImportProgress]] = []
-        for parcel, imported in zip(parcels, self._target.progress(parcels) if parcels else [], strict=True):
+        for begun, imported in zip(parcels, self._target.progress(parcels) if parcels else [], strict=True):
+            parcel = _without_choices(begun) if imported.done or imported.whole else begun
             if imported.whole:
                 whole.append(parcel)
             else:
@@ -307,6 +310,11 @@ class Move:
                 pass
         self.progress = replace(self.progress, finished=True)
         self._report(self.progress)
+
+
+def _without_choices(parcel: Parcel) -> Parcel:
+    """The parcel of an interrupted run: a policy or pause chosen since then has not arrived, and follows on its own."""
+    return parcel._replace(slot=structs.replace(parcel.slot, override=None, paused=False))
 
 
 class _Stop:

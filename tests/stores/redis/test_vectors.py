@@ -454,6 +454,7 @@ COMPARISONS: dict[str, Comparison] = {
         opened.flatmap(lambda slot: facts(slot=st.just(slot), lost=_some_of(slot))),
         lambda rule, v: replace(v["slot"], digest=rule(v["slot"].digest, v["lost"])),
     ),
+    "is_off": Comparison("return not not is_off(slot)", facts(slot=slots()), of_slot),
     "after_switched_off": Comparison(
         "return after_switched_off(slot)",
         facts(slot=slots().map(lambda slot: replace(slot, pending=0))),
@@ -466,7 +467,9 @@ COMPARISONS: dict[str, Comparison] = {
         lambda rule, v: of_slot(rule, {**v, "fresh_batch": 0}),
     ),
     "after_commit_export": Comparison(
-        "return after_commit_export(slot, v.now, v.pending)", facts(slot=opened, now=times), of_slot
+        "return after_commit_export(slot, v.now, v.pending, v.exported)",
+        facts(slot=opened, exported=opened, now=times),
+        lambda rule, v: rule(v["slot"], v["exported"], now=v["now"]),
     ),
     "after_abort_export": Comparison("after_abort_export(slot, v.pending) return slot", facts(slot=opened), of_slot),
     "after_import_of_timeline": Comparison(

@@ -63,6 +63,7 @@ MACHINE: dict[str, Callable[..., Any]] = {
     "may_have_gone_out": machine.may_have_gone_out,
     "who_got": machine.who_got,
     "after_losing": machine.after_losing,
+    "is_off": machine.is_off,
     "after_switched_off": machine.after_switched_off,
     "after_expiry": machine.after_expiry,
 }
@@ -88,6 +89,7 @@ ONLY_IN_PYTHON: set[Callable[..., Any]] = {
     machine.unreachable,
     machine.refuse_without_value,  # scripts answer DIGESTIF_VALUELESS
     machine.refuse_while_moving,  # scripts answer DIGESTIF_MOVING
+    transfer.brings_override,  # import_pages.lua compares its parts
     transfer.is_incoming,  # scripts compare whole tokens
     transfer.exports_pending,  # the client makes parcels
     transfer.move_mark,  # mark_move.lua writes it

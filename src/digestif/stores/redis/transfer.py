@@ -91,8 +91,8 @@ class RedisTransfer(RedisVerbs, TransferStore):
     def commit_export(self, parcels: Sequence[Parcel], *, now: Millis | None) -> list[bool]:
         def call(partition: int, share: list[Parcel]) -> Call:
             keys = joined(key for parcel in share for key in self._keys_of(partition, parcel, parts=1))
-            tokens = [parcel.id if parcel.letter is None else False for parcel in share]
-            return Call.of(partition, {"parcels": tokens}, keys)
+            held = [(parcel.id, parcel.slot) if parcel.letter is None else False for parcel in share]
+            return Call.of(partition, {"parcels": held}, keys)
 
         return self._write_shares("commit_export", parcels, lambda parcel: parcel.timeline, call, now=now)
 
@@ -152,7 +152,7 @@ class RedisTransfer(RedisVerbs, TransferStore):
             for parcel in share:
                 keys.append(self._scripts.keys.of(parcel.timeline).whole)
                 keys.append(self._scripts.keys.letters(partition, [f"{INCOMING}{parcel.id}"]))
-            request = {"ids": [parcel.id for parcel in share]}
+            request = {"parcels": [(parcel.id, parcel.slot) for parcel in share]}
             calls.append(Call.of(partition, request, joined([*keys, self._packed_notes(partition)])))
         all_required(self._scripts.write("abort_import", calls, now=now))
 

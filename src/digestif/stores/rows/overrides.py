@@ -19,10 +19,15 @@ def set_override(rows: Rows, timeline: str, override: Override, *, now: Millis) 
     before = rows.slot(timeline)
     slot = replace(before, override=override)
     if override.off:
-        after = _emptied(rows, slot)
+        after = emptied(rows, slot)
     else:
-        after = _planned(rows, slot, override.terms, cool_down=override.cool_down(slot.iteration), now=now)
+        after = planned_by(rows, slot, override, now=now)
     put(rows, timeline, before, after)
+
+
+def planned_by(rows: Rows, slot: Slot, override: Override, *, now: Millis) -> Slot:
+    """The slot by a policy that was stored for it."""
+    return _planned(rows, slot, override.terms, cool_down=override.cool_down(slot.iteration), now=now)
 
 
 def _planned(rows: Rows, slot: Slot, terms: Terms, *, cool_down: Millis, now: Millis) -> Slot:
@@ -32,8 +37,8 @@ def _planned(rows: Rows, slot: Slot, terms: Terms, *, cool_down: Millis, now: Mi
     return machine.after_plan(slot, now=now, terms=terms, cool_down=cool_down)
 
 
-def _emptied(rows: Rows, slot: Slot) -> Slot:
-    """The slot without its pending records and its digest, unless that is open; they count as deleted."""
+def emptied(rows: Rows, slot: Slot) -> Slot:
+    """Delete the pending records of a timeline that is off, and its digest unless that is open: counted as deleted."""
     pending, open_ = slot.pending, 0
     if slot.batch is not None:
         delete_batch(rows, slot.batch, pending)

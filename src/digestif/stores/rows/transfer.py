@@ -21,6 +21,7 @@ from digestif.core.transfer import (
     after_import_of_digest,
     after_import_of_pending,
     after_import_of_timeline,
+    brings_override,
     is_of_move,
     move_mark,
     move_start,
@@ -31,6 +32,7 @@ from digestif.stores.rows.endings import delete_batch, delete_digest
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leases import move_to_open
 from digestif.stores.rows.losses import count_lost, held, recounted
+from digestif.stores.rows.overrides import emptied, planned_by
 from digestif.stores.rows.view import Rows, put
 from digestif.stores.transfer import PAST, ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, ParcelKind
 
@@ -138,23 +140,23 @@ def _batch(rows: Rows, parcel: Parcel) -> int | None:
 def commit_export(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> list[bool]:
     rows.concern(parcel.timeline for parcel in parcels)
     return [
-        _delete_held(rows, parcel.timeline, parcel.id, now=now)
+        _delete_held(rows, parcel, parcel.id, now=now)
         if parcel.letter is None
         else _delete_letter(rows, parcel.letter.id)
         for parcel in parcels
     ]
 
 
-def _delete_held(rows: Rows, timeline: str, token: str, *, now: Millis) -> bool:
+def _delete_held(rows: Rows, parcel: Parcel, token: str, *, now: Millis) -> bool:
     """Delete a digest that an export or import holds; its records no longer count as accepted."""
-    slot = rows.slot(timeline)
+    slot = rows.slot(parcel.timeline)
     digest = slot.digest
     if digest is None or slot.token != token:
         return False
     delete_digest(rows, digest)
     rows.tally["open"] -= digest.records
     rows.tally["accepted"] -= digest.records
-    put(rows, timeline, slot, after_commit_export(slot, now=now))
+    put(rows, parcel.timeline, slot, after_commit_export(slot, parcel.slot, now=now))
     return True
 
 
@@ -263,11 +265,14 @@ def _import_pending(rows: Rows, page: ImportPage, *, now: Millis) -> None:
     timeline, exported = page.parcel.timeline, page.parcel.slot
     before = rows.slot(timeline)
     slot = before if page.done else after_import_of_timeline(before, exported)
-    if slot.override is not None and slot.override.off:
+    if machine.is_off(slot):
         rows.tally["deleted"] += len(page.records)
-        slot = machine.after_switched_off(slot)
-    elif page.records:
+        put(rows, timeline, before, emptied(rows, slot))
+        return
+    if page.records:
         slot = _with_records(rows, slot, page, now=now)
+    if slot.override is not None and brings_override(before, slot):
+        slot = planned_by(rows, slot, slot.override, now=now)
     put(rows, timeline, before, slot)
 
 
@@ -310,6 +315,8 @@ def _import_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
     slot = replace(slot, digest=replace(slot.digest, records=slot.digest.records + len(page.records)))
     if whole:
         slot = expirable(rows, after_import_completed(slot))
+    if machine.is_off(slot):  # the choice came with the digest, or was made here before it was whole
+        slot = emptied(rows, slot)
     put(rows, timeline, before, slot)
     return True
 
@@ -338,7 +345,7 @@ def abort_import(rows: Rows, parcels: Sequence[Parcel], *, now: Millis) -> None:
     for parcel in parcels:
         incoming = INCOMING + parcel.id
         _delete_letter(rows, incoming)
-        _delete_held(rows, parcel.timeline, incoming, now=now)
+        _delete_held(rows, parcel, incoming, now=now)
         rows.put_note(parcel.id, None)
 
 

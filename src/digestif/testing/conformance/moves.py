@@ -1,13 +1,14 @@
 """What a store does while it is being moved into another: it accepts records, and starts no delivery."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
 import pytest
 
 from digestif import Digests, Policy, Record
+from digestif.core.ledger import Ledger
 from digestif.core.machine import seen
 from digestif.core.records import State
 from digestif.core.terms import Terms
@@ -16,6 +17,7 @@ from digestif.ids import fresh_id
 from digestif.stores.base import Admission, Admitted, Burial, Requeue
 from digestif.stores.memory import MemoryStore
 from digestif.stores.reader import Part
+from digestif.stores.transfer import ImportPage
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -35,7 +37,7 @@ from digestif.testing.conformance.port import (
     release,
     stored,
 )
-from digestif.transfer import Move, abandon
+from digestif.transfer import Move, Progress, abandon
 
 Movable = Any  # a Store that is a TransferStore, too
 LATER = NOW + LEASE
@@ -300,6 +302,143 @@ class Moves(Suite):
         assert list(new.schedule(now=T + 10**6)) == []
         assert new.verify()
 
+    @pytest.mark.parametrize("state", ["ready", "waiting", "cooling down", "retry", "paused", "many"])
+    @pytest.mark.parametrize("outward", [True, False])
+    def test_off_that_arrives_empties_the_timeline(
+        self, store: Movable, target: MemoryStore, state: str, outward: bool
+    ) -> None:
+        """Fact 79. People switch it off at the source: what waits at the target is deleted and counted, as if chosen there."""
+        source, other = (store, target) if outward else (target, store)
+        old, new = Digests(source, policy=CALM), Digests(other, policy=CALM)
+        many = fill(new, state)
+        due = new.timeline("t").due if state == "cooling down" else None
+        old.prefer("t", "off", now=T + 1)
+
+        Move(source, other, now=lambda: int(T * 1000) + 2000).run()
+
+        ledger, timeline = new.ledger(), new.timeline("t")
+        assert (ledger.deleted, ledger.pending, ledger.open) == (many, 0, 0)
+        assert (timeline.off, timeline.pending, timeline.in_digest) == (True, 0, 0)
+        assert timeline.state is (State.IDLE if due is None else State.WAITING)
+        assert (timeline.due, timeline.paused) == (due, state == "paused")
+        assert new.verify()
+        assert old.verify()
+
+    def test_what_off_has_emptied_does_not_come_back(self, store: Movable, target: MemoryStore) -> None:
+        """Fact 79. The reader opts in again at the target: the next digest has only what arrived after that."""
+        old, new = Digests(target, policy=CALM), Digests(store, policy=CALM)
+        new.add("t", 1, key="before", now=T)
+        old.prefer("t", "off", now=T + 1)
+        Move(target, store, now=lambda: int(T * 1000) + 2000).run()
+
+        new.clear_policy("t", now=T + 3)
+        assert new.add("t", 2, key="after", now=T + 4)
+
+        with new.digest("t", now=T + 4) as digest:
+            assert record_keys(digest) == ["after"]
+        assert (new.ledger().accepted, new.ledger().delivered, new.ledger().deleted) == (2, 1, 1)
+        assert new.verify()
+
+    def test_off_that_arrives_lets_an_open_digest_end(self, store: Movable, target: MemoryStore) -> None:
+        """Fact 79. It is delivered as ever; what is pending beside it is deleted."""
+        old, new = Digests(target, policy=CALM), Digests(store, policy=CALM)
+        new.add("t", 1, key="open", now=T)
+
+        with new.digest("t", now=T) as digest:
+            new.add("t", 2, key="pending", now=T)
+            old.prefer("t", "off", now=T + 1)
+            Move(target, store, now=lambda: int(T * 1000) + 2000).run()
+            assert (new.ledger().open, new.ledger().deleted) == (1, 1)
+
+        assert record_keys(digest) == ["open"]
+        assert (new.ledger().delivered, new.ledger().deleted, new.ledger().pending) == (1, 1, 0)
+        assert new.verify()
+
+    @pytest.mark.parametrize("pages", [1, 2])
+    def test_a_digest_that_brings_off_along_is_deleted_with_what_waits(
+        self, store: Movable, target: MemoryStore, pages: int
+    ) -> None:
+        """Fact 79. It was open when people switched it off, and lapsed: it is not tried again in the other store."""
+        old, new = Digests(target, policy=CALM), Digests(store, policy=CALM)
+        arrive(target, "t", ["a", "b"])
+        open_digest(target)
+        old.prefer("t", "off", now=NOW / 1000)
+        arrive(store, "t", ["waiting"])
+        target.page_records = 2 // pages
+
+        Move(target, store, now=lambda: LATER).run()
+
+        assert new.ledger() == Ledger(accepted=3, deleted=3)
+        assert (new.timeline("t").state, new.timeline("t").off) == (State.IDLE, True)
+        assert new.verify()
+
+    def test_off_that_is_chosen_at_the_target_deletes_a_digest_that_is_arriving(
+        self, store: Movable, target: MemoryStore
+    ) -> None:
+        """Fact 79. Some of its pages have arrived: it is deleted as soon as it is whole."""
+        new = Digests(store, policy=CALM)
+        arrive(target, "t", ["a", "b"])
+        release(target, open_digest(target), until=LATER)
+        target.page_records = 1
+        move = Move(target, store, now=lambda: NOW, report=lambda done: done.records == 1 and choose_off())
+
+        def choose_off() -> None:
+            if not new.timeline("t").off:
+                new.prefer("t", "off", now=NOW / 1000)
+
+        move.run()
+
+        assert new.ledger() == Ledger(accepted=2, deleted=2)
+        assert (new.timeline("t").state, new.timeline("t").off) == (State.IDLE, True)
+        assert new.verify()
+
+    @pytest.mark.parametrize("chosen", ["off", "paused"])
+    @pytest.mark.parametrize("killed", [False, True])
+    def test_what_is_chosen_while_a_timeline_is_copied_follows(
+        self, store: Movable, target: MemoryStore, chosen: str, killed: bool
+    ) -> None:
+        """Fact 79. Between the begin of an export and its commit, also if another process goes on with the move."""
+        old, new = Digests(store, policy=CALM), Digests(target, policy=CALM)
+        arrive(store, "t", ["a", "b"])
+        target.page_records = 1
+        chosen_at: list[int] = []
+
+        def choose(done: Progress) -> None:
+            if done.records == 1 and not chosen_at:
+                chosen_at.append(done.records)
+                old.prefer("t", "off", now=NOW / 1000) if chosen == "off" else old.pause("t", now=NOW / 1000)
+                if killed:
+                    raise KeyboardInterrupt
+
+        with suppress(KeyboardInterrupt):
+            Move(store, target, now=lambda: NOW, report=choose).run()
+        Move(store, target, now=lambda: LATER).run()
+
+        assert chosen_at
+        assert (new.timeline("t").off, new.timeline("t").paused) == (chosen == "off", chosen == "paused")
+        assert new.ledger() == (Ledger(accepted=2, deleted=2) if chosen == "off" else Ledger(accepted=2, pending=2))
+        assert new.verify()
+        assert old.verify()
+        assert old.timelines() == []
+
+    def test_an_import_that_is_given_up_leaves_what_was_chosen_here(self, store: Movable, target: MemoryStore) -> None:
+        """Fact 79. The source deleted its timeline: the policy that the target had before stays, its own does not."""
+        new = Digests(store, policy=CALM)
+        for timeline in ("own", "bare"):
+            arrive(target, timeline, ["a", "b"])
+            Digests(target, policy=CALM).set_policy(timeline, "minimum=3m", now=T)
+            release(target, open_digest(target, timeline), until=LATER)
+        new.set_policy("own", "minimum=2m", now=T + 1)
+        for timeline in ("own", "bare"):
+            [parcel] = target.begin_export([timeline], token=timeline, now=NOW)
+            [records] = target.read_export([(parcel, None)], limit=1)
+            store.import_pages([ImportPage(parcel, 0, records)], fence=None, now=NOW)
+            store.abort_import([parcel], now=NOW)
+
+        assert {each.key for each in new.timelines()} == {"own"}
+        assert new.policy_of("own").policy.minimum_delay == 120
+        assert new.verify()
+
     def test_of_two_overrides_the_later_one_holds(self, store: Movable, target: MemoryStore) -> None:
         """Fact 68. A policy that is set at the source during the move follows; an older one changes nothing."""
         old, new = Digests(target, policy=CALM), Digests(store, policy=CALM)
@@ -315,6 +454,24 @@ class Moves(Suite):
         found = {name: new.policy_of(name).policy.minimum_delay for name in ("older", "newer")}
         assert found == {"older": 120, "newer": 180}
 
+    @pytest.mark.parametrize(
+        ("policy", "due"), [("minimum=20m,maximum=1h", 1200), ("minimum=1m", 60), ("minimum=5s", 10)]
+    )
+    @pytest.mark.parametrize("follows", [0, 1])
+    def test_a_policy_that_arrives_moves_what_waits(
+        self, store: Movable, target: MemoryStore, policy: str, due: int, follows: int
+    ) -> None:
+        """Fact 79. Set at the source during the move: the timeline waits at the target as if it had been set there."""
+        old, new = Digests(target, policy=CALM), Digests(store, policy=CALM)
+        fill(new, "cooling down")
+        old.set_policy("t", policy, now=T + 5)
+        old.add_many([("t", Record(f"late {n}", n, T)) for n in range(follows)], now=T + 6)
+
+        Move(target, store, now=lambda: int(T * 1000) + 10_000).run()
+
+        assert (new.timeline("t").due, new.timeline("t").pending) == (T + due, 2 + follows)
+        assert new.verify()
+
     def test_a_move_that_is_given_up_leaves_a_store_that_delivers(self, store: Movable, target: MemoryStore) -> None:
         """Fact 68. Nothing of the mark remains, and everything can be claimed."""
         arrive_everywhere(store, numbers(0, 5))
@@ -328,6 +485,22 @@ class Moves(Suite):
         assert store.moving_since() is None
         assert arrive(store, "u", ["a"]) == [True]
         assert {"t", "u"} <= {lease.timeline for lease in claim_all(store)}
+
+
+def fill(digests: Digests, state: str) -> int:
+    """Put records into the timeline `t`, which is in this state then; the answer is how many."""
+    if state in ("cooling down", "retry"):
+        digests.add("t", 1, key="first", now=T)
+        lease = open_digest(digests.store, now=int(T * 1000))
+        if state == "retry":
+            release(digests.store, lease, until=int(T * 1000) + 60_000, now=int(T * 1000))
+        else:
+            complete(digests.store, lease, cool_down=300_000, now=int(T * 1000))
+    elif state == "paused":
+        digests.pause("t", now=T)
+    keys = numbers(0, 1_200 if state == "many" else 2)
+    digests.add_many([("t", Record(key, 1, T)) for key in keys], first_delay=600 if state == "waiting" else None, now=T)
+    return len(keys) + (state == "retry")
 
 
 @contextmanager

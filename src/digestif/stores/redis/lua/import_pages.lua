@@ -8,6 +8,8 @@
 --        5… per record: key; timestamp and payload
 -- Reply  per page {done, whether it is whole}; false if the timeline has an unfinished digest
 -- include: parcels.lua
+-- include: off.lua
+-- include: plans.lua
 
 local request = cmsgpack.unpack(ARGV[4])
 if request.fence and call('HGET', KEYS[#KEYS], request.fence[1]) ~= request.fence[2] then
@@ -41,13 +43,14 @@ local function put_urgent(batch, key, deadline)
 end
 
 local function import_pending(timeline, page)
+  local was_waiting, override = timeline.state == 'waiting', timeline.slot.override
   if page.done == 0 then
     timeline.slot = after_import_of_timeline(timeline.slot, page.slot)
   end
-  if timeline.slot.override and timeline.slot.override.off then
+  if is_off(timeline.slot) then
     count('deleted', #page.times)
     arrival = arrival + #page.times
-    timeline.slot = after_switched_off(timeline.slot)
+    empty(timeline)
     save_timeline(timeline)
     return true
   end
@@ -71,6 +74,9 @@ local function import_pending(timeline, page)
     after_import_of_pending(slot, now, dropped, held.opened, deadline, held.heavy)
   end
   count('pending', timeline.pending - before)
+  if was_waiting and since_of(slot.override) ~= since_of(override) then
+    plan(timeline, slot.override.terms, cool_down_of(slot.override, slot.iteration))
+  end
   save_timeline(timeline)
   return true
 end
@@ -97,6 +103,9 @@ local function import_digest(timeline, page, whole)
   count('open', #page.times)
   if whole then
     after_import_completed(slot)
+  end
+  if is_off(slot) then -- the choice came with the digest, or was made here before it was whole
+    empty(timeline)
   end
   save_timeline(timeline)
   return true

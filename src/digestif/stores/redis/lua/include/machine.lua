@@ -510,9 +510,14 @@ local function may_have_gone_out(digest)
   return digest.unknown or digest.lapses > 0
 end
 
+-- Whether people switched the timeline off.
+local function is_off(slot)
+  return slot.override and slot.override.off
+end
+
 -- Whether the records of a dead letter may not be pending again; Python tells why.
 local function refuse_requeue(slot, letter, force)
-  if slot.parked or (slot.override and slot.override.off) then
+  if slot.parked or is_off(slot) then
     return true
   end
   return not force and (may_have_gone_out(letter) or (letter.served and #letter.served > 0))

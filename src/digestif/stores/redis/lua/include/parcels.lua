@@ -2,12 +2,12 @@
 -- include: transfer.lua
 -- Parcels that leave. Their records are counted as `left`: `accepted`, which numbers records, must not fall.
 
-local function delete_exported_digest(timeline)
+local function delete_exported_digest(timeline, exported)
   local digest = timeline.slot.digest
   delete_digest(timeline)
   count('open', -digest.records)
   count('left', digest.records)
-  timeline.slot = after_commit_export(timeline.slot, now, timeline.pending)
+  timeline.slot = after_commit_export(timeline.slot, now, timeline.pending, exported)
   save_timeline(timeline)
 end
 

@@ -37,10 +37,19 @@ local function awake(slot, now)
   end
 end
 
--- The parcel has arrived in the other store: only records that came meanwhile are left here.
-local function after_commit_export(slot, now, pending)
+local function since_of(override)
+  return override and override.since
+end
+
+-- The parcel has arrived in the other store: what remains was added, paused or chosen during the export, and follows.
+local function after_commit_export(slot, now, pending, exported)
   if pending == 0 then
-    return { state = 'idle', at = 0, since = 0, iteration = 0 }
+    local retired = after_retirement(slot)
+    retired.paused = not exported.paused and slot.paused or nil
+    if since_of(slot.override) == since_of(exported.override) then
+      retired.override = nil
+    end
+    return retired
   end
   slot.digest = nil
   unparked(slot)
