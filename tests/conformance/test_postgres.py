@@ -49,6 +49,9 @@ DAMAGE = {
     Harm.IMPOSSIBLE: _SLOT.replace(
         "%s", """convert_to((convert_from(slot, 'UTF8')::jsonb - 'token' || '{"state": "open"}')::text, 'UTF8')"""
     ),
+    Harm.IDLE: _SLOT.replace(
+        "%s", """convert_to((convert_from(slot, 'UTF8')::jsonb || '{"state": "idle", "pending": 0}')::text, 'UTF8')"""
+    ),
     Harm.MISPLACED: f"""UPDATE timeline SET waiting = NULL, ready = NULL, until = NULL, expires = NULL
         WHERE key = %(key)s AND {_OWN}""",
     Harm.VALUE: f"UPDATE record SET payload = NULL WHERE key = {_PENDING}",

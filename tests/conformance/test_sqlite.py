@@ -24,6 +24,7 @@ _IN_LETTER = "batch = (SELECT batch FROM letter WHERE timeline = ?)"
 DAMAGE = {
     Harm.GARBLED: "UPDATE timeline SET slot = substr(slot, 1, length(rtrim(slot)) - 1) WHERE key = ?",
     Harm.IMPOSSIBLE: """UPDATE timeline SET slot = json_set(slot, '$.state', 'open', '$.token', NULL) WHERE key = ?""",
+    Harm.IDLE: "UPDATE timeline SET slot = json_set(slot, '$.state', 'idle', '$.pending', 0) WHERE key = ?",
     Harm.MISPLACED: "UPDATE timeline SET waiting = NULL, ready = NULL, until = NULL, expires = NULL WHERE key = ?",
     Harm.VALUE: f"UPDATE record SET payload = NULL WHERE arrival = (SELECT max(arrival) FROM record WHERE {_PENDING})",
     Harm.RECORD: f"DELETE FROM record WHERE arrival = (SELECT max(arrival) FROM record WHERE {_PENDING})",

@@ -488,7 +488,7 @@ OVERRIDES = [
     Fault(
         says="another policy leaves what waits where it was",
         file="stores/rows/overrides.py",
-        old="after = _planned(rows, slot, override.terms, cool_down=override.cool_down(slot.iteration), now=now)",
+        old="after = planned_by(rows, slot, override, now=now)",
         new="after = slot",
         directed="test_from_daily_to_instant_it_is_due_now_and_back_at_the_next_time",
     ),
@@ -699,6 +699,46 @@ MOVING = [
         directed="test_as_many_digests_go_out_as_without_a_move",
         model=False,
     ),
+    Fault(
+        says="off that arrives leaves what is pending",
+        file="stores/rows/transfer.py",
+        old="        put(rows, timeline, before, emptied(rows, slot))\n",
+        new="        put(rows, timeline, before, machine.after_switched_off(slot))\n",
+        directed="test_off_that_arrives_empties_the_timeline",
+        model=False,
+    ),
+    Fault(
+        says="a digest that arrives is tried again though its timeline is off",
+        file="stores/rows/transfer.py",
+        old="    if machine.is_off(slot):  # the choice",
+        new="    if False:  # the choice",
+        directed="test_a_digest_that_brings_off_along_is_deleted_with_what_waits",
+        model=False,
+    ),
+    Fault(
+        says="what was chosen during an export is lost",
+        file="core/transfer.py",
+        old="override=slot.override if is_new else None)",
+        new="override=None)",
+        directed="test_what_is_chosen_while_a_timeline_is_copied_follows",
+        model=False,
+    ),
+    Fault(
+        says="what was chosen between two runs of a move is lost",
+        file="transfer/move.py",
+        old="_without_choices(begun) if imported.done or imported.whole else begun",
+        new="begun",
+        directed="test_what_is_chosen_while_a_timeline_is_copied_follows",
+        model=False,
+    ),
+    Fault(
+        says="a policy that arrives does not move what waits",
+        file="core/transfer.py",
+        old="    return before.state is State.WAITING and _since(before.override) != _since(after.override)\n",
+        new="    return False\n",
+        directed="test_a_policy_that_arrives_moves_what_waits",
+        model=False,
+    ),
 ]
 
 TRACES = [
@@ -775,6 +815,14 @@ LOSSES = [
         old="    return replace(ledger, **counts, accepted=max(ledger.accepted, others))\n",
         new='    counts["lost"] = 0\n    return replace(ledger, **counts, accepted=others)\n',
         directed="test_a_repair_counts_what_is_gone_as_lost",
+        model=False,
+    ),
+    Fault(
+        says="a timeline that is idle with records is not named",
+        file="stores/rows/survey.py",
+        old="            if slot.state is State.IDLE and _total",
+        new="            if False and _total",
+        directed="test_a_timeline_that_is_idle_with_records_is_named_and_repaired",
         model=False,
     ),
     Fault(

@@ -971,7 +971,7 @@ CALENDAR = [
     ),
     Fault(
         says="what is deleted by switching a timeline off is not counted",
-        file="set_override.lua",
+        file="include/off.lua",
         old="  count('deleted', gone + open)\n",
         new="  count('accepted', -gone - open)\n",
         found_by=("test_what_waits_is_deleted_and_counted[waiting]",),
@@ -1261,8 +1261,48 @@ MOVING = [
     ),
 ]
 
-# What something else deleted: include/losses.lua.
+# What comes along with a timeline, and changes what the target may hold: import_pages.lua.
+ARRIVING = [
+    Fault(
+        says="off that arrives leaves what is pending",
+        file="import_pages.lua",
+        old="    empty(timeline)\n    save_timeline(timeline)\n",
+        new="    timeline.slot = after_switched_off(timeline.slot)\n    save_timeline(timeline)\n",
+        found_by=("test_off_that_arrives_empties_the_timeline[False-ready]",),
+    ),
+    Fault(
+        says="a digest that arrives is tried again though its timeline is off",
+        file="import_pages.lua",
+        old="  if is_off(slot) then -- the choice",
+        new="  if false then -- the choice",
+        found_by=("test_a_digest_that_brings_off_along_is_deleted_with_what_waits[1]",),
+    ),
+    Fault(
+        says="what was chosen during an export is lost",
+        file="include/transfer.lua",
+        old="    if since_of(slot.override) == since_of(exported.override) then\n",
+        new="    if true then\n",
+        found_by=("test_what_is_chosen_while_a_timeline_is_copied_follows[False-off]",),
+        vectors=True,
+    ),
+    Fault(
+        says="a policy that arrives does not move what waits",
+        file="import_pages.lua",
+        old="  if was_waiting and since_of",
+        new="  if false and since_of",
+        found_by=("test_a_policy_that_arrives_moves_what_waits[0-minimum=1m-60]",),
+    ),
+]
+
+# What something else deleted or damaged: include/losses.lua, quarantine_timeline.lua.
 LOSING = [
+    Fault(
+        says="a repair forgets what people chose for a timeline that was idle with records",
+        file="quarantine_timeline.lua",
+        old="if request.keeps then",
+        new="if false then",
+        found_by=("test_a_timeline_that_is_idle_with_records_is_named_and_repaired",),
+    ),
     Fault(
         says="a record that is gone from a digest is counted as delivered",
         file="take.lua",
@@ -1309,6 +1349,7 @@ LOSING = [
 
 FAULTS = [
     *MOVING,
+    *ARRIVING,
     *TRANSITIONS,
     *PLACING,
     *LEASING,

@@ -192,7 +192,10 @@ class NeverDamaged:
     def unindex(self, timeline: str) -> None:
         raise NotImplementedError
 
-    reindex = remove_timeline = unindex
+    remove_timeline = unindex
+
+    def reindex(self, timeline: str) -> None:
+        """Do nothing: the indexes were written with the slot."""
 
     def damaged_entries(self) -> list[tuple[int, Damage]]:
         return []

@@ -27,6 +27,10 @@ def harm_in(store: Store, how: Harm, timeline: str) -> None:
             slot = encoding.decode(run("HGET", own, b"")[8:])
             slot.pop("token", None)
             run("HSET", own, b"", b" " * 8 + encoding.encode(slot | {"state": "open"}))
+        case Harm.IDLE:
+            stored = run("HGET", own, b"")
+            slot = encoding.decode(stored[encoding.head_size(stored) :])
+            run("HSET", own, b"", b" " * 8 + encoding.encode(slot | {"state": "idle"}))
         case Harm.MISPLACED:
             for order in SCHEDULE:
                 run("ZREM", keys.key(partition, order), timeline)

@@ -86,7 +86,7 @@ class Repair:
         self._write(
             "quarantine_timeline",
             joined(keys),
-            {"stored": encoding.text(flaw.stored), "name": owner, "letters": letters},
+            {"stored": encoding.text(flaw.stored), "name": owner, "letters": letters, "keeps": flaw.keeps_choices},
         )
 
     def _owner(self, name: str | None) -> str:

@@ -13,6 +13,8 @@ import msgspec
 
 from digestif.core.damage import Damage, legible
 from digestif.core.ledger import COUNTERS, Ledger, Verification, corrected
+from digestif.core.machine import Slot
+from digestif.core.records import State
 from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
@@ -35,6 +37,7 @@ class PartitionFlaw(NamedTuple):
     damage: Damage
     name: str = ""  # of the timeline or note, the member in the order of letters, or the field in the history
     stored: bytes = b""  # what was found there
+    keeps_choices: bool = False  # a timeline, of which only the records are wrong: its pause and its policy stay
 
 
 @dataclass
@@ -175,15 +178,19 @@ def _survey_timeline(
     found.counted["pending"] += timeline.pending.records
     found.counted["open"] += in_digest
 
-    def note(part: str, problem: str, records: int) -> None:
+    def note(part: str, problem: str, records: int, *, keeps_choices: bool = False) -> None:
         damage = Damage(timeline=legible(name), part=part, problem=problem, records=records)
-        found.flaws.append(PartitionFlaw(damage, name, timeline.stored or b""))
+        found.flaws.append(PartitionFlaw(damage, name, timeline.stored or b"", keeps_choices))
 
     try:
-        noted = _noted_in_digest(scripts, partition, name, timeline)
+        slot = _checked_slot(scripts, partition, name, timeline)
     except Unreadable as error:
         note("slot", error.damage.problem, timeline.pending.records + in_digest)
         return
+    if slot.state is State.IDLE and timeline.pending.records:
+        note("slot", "it is idle, with records", timeline.pending.records, keeps_choices=True)
+        return
+    noted = 0 if slot.digest is None else slot.digest.records
     if noted != in_digest:
         note("count", f"{noted} noted in its digest, {in_digest} found", in_digest)
     for batch in timeline.batches:
@@ -200,8 +207,8 @@ def _survey_timeline(
         note("record", f"{short} records have no value", short)
 
 
-def _noted_in_digest(scripts: Scripts, partition: int, name: str, timeline: TimelineSurvey) -> int:
-    """The number of records that the slot notes for its digest. Raises Unreadable if the timeline is damaged."""
+def _checked_slot(scripts: Scripts, partition: int, name: str, timeline: TimelineSurvey) -> Slot:
+    """Decode the slot of a timeline. Raises Unreadable if the timeline is damaged."""
     if legible(name) != name:
         raise encoding.unreadable_slot(name, "its name is not UTF-8")
     if scripts.keys.partition_of(name) != partition:
@@ -215,7 +222,7 @@ def _noted_in_digest(scripts: Scripts, partition: int, name: str, timeline: Time
         raise encoding.unreadable_slot(name, "it is gone, and its records are not")
     if slot.digest is None and (timeline.digest.records or timeline.merging.records):
         raise encoding.unreadable_slot(name, "it has no digest, and the records of one")
-    return 0 if slot.digest is None else slot.digest.records
+    return slot
 
 
 def short_keys(scripts: Scripts, partition: int, key: bytes) -> list[bytes]:

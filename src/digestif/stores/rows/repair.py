@@ -22,7 +22,7 @@ from digestif.stores.rows.view import LetterRow, Rows, Size, TimelineRow
 
 
 def quarantine(rows: Rows, now: Millis, *, row: TimelineRow, pending: Sequence[int], in_digest: Sequence[int]) -> None:
-    """Turn the records of a damaged timeline into dead letters, and remove its row.
+    """Turn the records of a damaged timeline into dead letters, and remove its row, apart from what people chose.
 
     Records of its digest may have gone out, which a lapse notes; pending ones have not.
     """
@@ -32,7 +32,11 @@ def quarantine(rows: Rows, now: Millis, *, row: TimelineRow, pending: Sequence[i
         _bury_batch(rows, now, timeline, batch, f"these records were pending: {reason}")
     for batch in in_digest:
         _bury_batch(rows, now, timeline, batch, f"these records were in a digest: {reason}", lapses=1)
-    rows.remove_timeline(row.name)
+    if row.slot is None:
+        rows.remove_timeline(row.name)
+    else:
+        rows.put_slot(row.name, machine.after_retirement(row.slot))
+        rows.reindex(row.name)
 
 
 def adopt(rows: Rows, now: Millis, *, batch: int, reason: str) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from digestif.core.damage import Damage, legible
 from digestif.core.ledger import FATES, Ledger, Verification, corrected
 from digestif.core.machine import Slot
+from digestif.core.records import State
 from digestif.core.times import Millis
 from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
@@ -34,6 +36,7 @@ class RowFlaw(NamedTuple):
     damage: Damage
     repair: Repair
     timeline: str = ""  # to be locked for the repair
+    slot: Slot | None = None  # of that timeline, if it could be read and is to be replaced
 
 
 @dataclass
@@ -82,17 +85,20 @@ def survey(rows: Rows) -> RowSurvey:
 
 
 def _look_at_timelines(rows: Rows, found: RowSurvey, owned: set[int]) -> Iterator[TimelineRow]:
-    """Check timelines, and give those whose slot can't be read: `_look_for_orphans` finds their records."""
+    """Check timelines, and give those whose slot can't be right: `_look_for_orphans` finds their records."""
     after = None
     while page := rows.timeline_rows(after=after, limit=PAGE_TIMELINES):
         after = page[-1].name
         yield from (row for row in page if row.slot is None)
         sound = [(row, row.slot) for row in page if row.slot is not None]
-        batches = [batch for _, slot in sound for part in _batches(slot) for batch in part]
-        owned.update(batches)
-        sizes = rows.sizes(batches)
+        owned.update(batch for _, slot in sound if slot.state is not State.IDLE for batch in chain(*_batches(slot)))
+        sizes = rows.sizes([batch for _, slot in sound for batch in chain(*_batches(slot))])
         for row, slot in sound:
-            _look_at_timeline(row, slot, sizes, found)
+            if slot.state is State.IDLE and _total(sizes, list(chain(*_batches(slot)))).records:
+                damage = Damage(timeline=row.name, part="slot", problem="it is idle, with records")
+                yield row._replace(damage=damage, raw=msgspec.json.encode(slot))
+            else:
+                _look_at_timeline(row, slot, sizes, found)
 
 
 def _batches(slot: Slot) -> tuple[list[int], list[int]]:
@@ -169,7 +175,7 @@ def _look_for_orphans(rows: Rows, found: RowSurvey, owned: set[int], damaged: Se
         assert row.damage is not None
         records = sum(orphans.pop(batch, 0) for batch in (*pending, *in_digest))
         action = partial(repair.quarantine, row=row, pending=pending, in_digest=in_digest)
-        found.flaws.append(RowFlaw(replace(row.damage, records=records), action, row.name))
+        found.flaws.append(RowFlaw(replace(row.damage, records=records), action, row.name, row.slot))
     bare = [row.name for row, salvaged in zip(damaged, parts, strict=True) if not any(salvaged)]
     doubt = f"; they may have been of {', '.join(repr(legible(name)) for name in bare[:10])}" if bare else ""
     for batch, records in orphans.items():
@@ -254,7 +260,6 @@ def _is_still_so(rows: Rows, flaw: RowFlaw) -> bool:
     if flaw.damage.part != "slot":
         return True
     try:
-        rows.slot(flaw.timeline)
+        return rows.slot(flaw.timeline) == flaw.slot
     except Unreadable:
-        return True
-    return False
+        return flaw.slot is None

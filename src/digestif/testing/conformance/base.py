@@ -23,6 +23,7 @@ class Harm(StrEnum):
 
     GARBLED = "garbled"  # its slot can't be decoded
     IMPOSSIBLE = "impossible"  # its slot is open, without a lease
+    IDLE = "idle"  # its slot is idle, and its pending records are still there
     MISPLACED = "misplaced"  # it is in no index of the schedule
     VALUE = "value"  # one of its pending records has lost its value
     RECORD = "record"  # one of its pending records is gone

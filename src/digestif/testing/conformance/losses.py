@@ -167,6 +167,28 @@ class Losses(Suite):
 
         assert fates(digests) == {"accepted": 3, "delivered": 2, "lost": 1}
 
+    def test_a_timeline_that_is_idle_with_records_is_named_and_repaired(
+        self, digests: Digests, damage: Damager
+    ) -> None:
+        """Fact 79. Its records become a dead letter; what people chose for it stays."""
+        for key in ("a", "b"):
+            digests.add("t", 1, key=key, now=T)
+        digests.prefer("t", "hourly", now=T)
+        digests.pause("t", now=T)
+        damage(Harm.IDLE, "t")
+
+        assert any("'t'" in problem and "idle, with records" in problem for problem in digests.verify().problems)
+        [found] = digests.repair(now=T)
+
+        assert (found.timeline, found.part, found.records) == ("t", "slot", 2)
+        assert digests.verify()
+        assert digests.repair(now=T) == []
+        assert (digests.ledger().dead, digests.ledger().pending) == (2, 0)
+        [letter] = digests.dead_letters("t")
+        assert {record.key for record in digests.dead_records(letter.id)} == {"a", "b"}
+        timeline = digests.timeline("t")
+        assert (timeline.state, timeline.pending, timeline.cadence, timeline.paused) == ("idle", 0, "hourly", True)
+
     @pytest.mark.parametrize(("harm", "failures"), [(Harm.RECORD, 0), (Harm.DIGEST_RECORD, 1), (Harm.LETTER_RECORD, 2)])
     def test_a_repair_counts_what_is_gone_as_lost(
         self, digests_with: DigestsWith, damage: Damager, harm: Harm, failures: int

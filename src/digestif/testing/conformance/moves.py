@@ -307,7 +307,7 @@ class Moves(Suite):
     def test_off_that_arrives_empties_the_timeline(
         self, store: Movable, target: MemoryStore, state: str, outward: bool
     ) -> None:
-        """Fact 79. People switch it off at the source: what waits at the target is deleted and counted, as if chosen there."""
+        """Fact 79. Switched off at the source: what waits at the target is deleted and counted, as if chosen there."""
         source, other = (store, target) if outward else (target, store)
         old, new = Digests(source, policy=CALM), Digests(other, policy=CALM)
         many = fill(new, state)
@@ -335,7 +335,7 @@ class Moves(Suite):
         assert new.add("t", 2, key="after", now=T + 4)
 
         with new.digest("t", now=T + 4) as digest:
-            assert record_keys(digest) == ["after"]
+            assert [record.key for record in digest] == ["after"]
         assert (new.ledger().accepted, new.ledger().delivered, new.ledger().deleted) == (2, 1, 1)
         assert new.verify()
 
@@ -350,7 +350,7 @@ class Moves(Suite):
             Move(target, store, now=lambda: int(T * 1000) + 2000).run()
             assert (new.ledger().open, new.ledger().deleted) == (1, 1)
 
-        assert record_keys(digest) == ["open"]
+        assert [record.key for record in digest] == ["open"]
         assert (new.ledger().delivered, new.ledger().deleted, new.ledger().pending) == (1, 1, 0)
         assert new.verify()
 
@@ -380,13 +380,12 @@ class Moves(Suite):
         arrive(target, "t", ["a", "b"])
         release(target, open_digest(target), until=LATER)
         target.page_records = 1
-        move = Move(target, store, now=lambda: NOW, report=lambda done: done.records == 1 and choose_off())
 
-        def choose_off() -> None:
-            if not new.timeline("t").off:
+        def choose_off(done: Progress) -> None:
+            if done.records == 1 and not new.timeline("t").off:
                 new.prefer("t", "off", now=NOW / 1000)
 
-        move.run()
+        Move(target, store, now=lambda: NOW, report=choose_off).run()
 
         assert new.ledger() == Ledger(accepted=2, deleted=2)
         assert (new.timeline("t").state, new.timeline("t").off) == (State.IDLE, True)
@@ -431,6 +430,7 @@ class Moves(Suite):
         new.set_policy("own", "minimum=2m", now=T + 1)
         for timeline in ("own", "bare"):
             [parcel] = target.begin_export([timeline], token=timeline, now=NOW)
+            assert parcel is not None
             [records] = target.read_export([(parcel, None)], limit=1)
             store.import_pages([ImportPage(parcel, 0, records)], fence=None, now=NOW)
             store.abort_import([parcel], now=NOW)

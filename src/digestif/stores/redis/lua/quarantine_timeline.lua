@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Turn the records of a damaged timeline into dead letters, one per batch, and delete the rest of it.
+-- Turn the records of a damaged timeline into dead letters, one per batch, and delete the rest of it, perhaps apart
+-- from what people chose.
 -- KEYS   12… the timeline; the order of the dead letters of the timeline that gets them; then per batch its letter:
 --        records, ages, times
--- ARGV   4 {stored, name, letters}: the slot as it was found, or empty; the timeline that gets the letters; per batch
---        {id, reason, lapses}
+-- ARGV   4 {stored, name, letters, keeps}: the slot as it was found, or empty; the timeline that gets the letters; per
+--        batch {id, reason, lapses}; whether its pause and its policy stay
 -- Reply  '1', or '0' with nothing done if the slot is another one by now
 -- include: endings.lua
 
@@ -62,7 +63,12 @@ for number, fate in ipairs({ 'pending', 'open', 'open' }) do
     count('dead', size)
   end
 end
-timeline.slot, timeline.state = { state = 'damaged' }, 'damaged'
+if request.keeps then
+  timeline.slot, timeline.pending = after_retirement(timeline.slot), 0
+  save_timeline(timeline)
+else
+  timeline.slot, timeline.state = { state = 'damaged' }, 'damaged'
+  call('ZREM', NAMES, timeline.name)
+end
 put_in_place(timeline)
-call('ZREM', NAMES, timeline.name)
 return answer('1')
