@@ -66,6 +66,58 @@ def test_a_dry_run_tells_and_changes_nothing(run: Run, url: str, older: int) -> 
     assert run("migrate", url, "--dry-run").code == 0
 
 
+@pytest.fixture
+def lagging(url: str) -> None:
+    """A store whose tables were restored without their sequences."""
+    with Digests(url) as digests:
+        digests.add_many([("a", 1), ("b", 1)])
+    set_sequences_back(url)
+
+
+def set_sequences_back(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for (name,) in connection.execute("SELECT sequencename FROM pg_sequences WHERE schemaname = 'digestif'"):
+            connection.execute(f'ALTER SEQUENCE digestif."{name}" RESTART WITH 1'.encode())
+
+
+@pytest.mark.usefixtures("lagging")
+def test_a_dry_run_tells_of_sequences_that_are_behind_their_tables(run: Run, url: str) -> None:
+    version = f"the schema digestif is up to date: version {current_version()}\n"
+    expected = f"{version}  sequences are behind their tables\n"
+
+    assert run("migrate", url, "--dry-run") == (1, expected, "")
+    assert run("migrate", url, "--dry-run", "--json").json["sequences_lag"] is True
+    assert "are behind its tables" in run("add", "c", "1", "--store", url).err
+
+    assert run("migrate", url) == (0, f"{version}  sequences caught up with their tables\n", "")
+    assert run("migrate", url, "--dry-run") == (0, version, "")
+    assert run("add", "c", "1", "--store", url).code == 0
+    assert run("verify", "--store", url).code == 0
+
+
+@pytest.mark.usefixtures("lagging")
+def test_the_sql_lets_sequences_catch_up(run: Run, url: str) -> None:
+    script = run("migrate", url, "--sql").out
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(script.encode())
+
+    assert run("migrate", url, "--dry-run").code == 0
+    assert run("add", "c", "1", "--store", url).code == 0
+
+
+def test_an_older_schema_whose_sequences_are_behind_is_brought_up_to_date(run: Run, url: str, older: int) -> None:
+    set_sequences_back(url)
+
+    code, out, _ = run("migrate", url, "--dry-run")
+    assert (code, out.splitlines()[1:]) == (
+        1,
+        [f"  to apply  {older + 1:04}", "  sequences are behind their tables"],
+    )
+
+    assert run("migrate", url).code == 0
+    assert run("migrate", url, "--dry-run").code == 0
+
+
 @pytest.mark.parametrize("version", ["older", "none"])
 def test_the_sql_can_be_applied_by_somebody_else(
     run: Run, url: str, version: str, request: pytest.FixtureRequest
@@ -91,7 +143,14 @@ def test_the_sql_can_be_applied_by_somebody_else(
 
 def test_programs_get_the_same_facts(run: Run, url: str, older: int) -> None:
     newer = older + 1
-    facts = {"store": url, "schema": "digestif", "from": older, "to": newer, "migrations": [newer]}
+    facts = {
+        "store": url,
+        "schema": "digestif",
+        "from": older,
+        "to": newer,
+        "migrations": [newer],
+        "sequences_lag": False,
+    }
 
     assert run("migrate", url, "--dry-run", "--json").json == {**facts, "applied": False}
     told = json.loads(run("migrate", url, "--sql", "--json").out)

@@ -33,7 +33,7 @@ def migrate(store_: str | None, *, dry_run: bool, as_sql: bool, **options: Any) 
     script = upgrade.script if upgrade else ""
     document = {"store": session.place, **_facts(upgrade, applied=applies), **({"sql": script} if as_sql else {})}
     session.answer((script or f"-- {text}") if as_sql else text, document, exact=as_sql)
-    return 1 if dry_run and upgrade and upgrade.numbers else 0
+    return 1 if dry_run and upgrade and upgrade.is_needed else 0
 
 
 def _upgrade(session: Session, *, applies: bool) -> "Upgrade | None":
@@ -52,13 +52,14 @@ def _in_words(session: Session, upgrade: "Upgrade | None", *, applied: bool) -> 
     if upgrade is None:
         return f"{session.place} keeps its schema up to date by itself: nothing to do"
     schema, latest = upgrade.schema, f"version {upgrade.latest}"
+    behind = f"\n  sequences {'caught up with' if applied else 'are behind'} their tables" if upgrade.lags else ""
     if not upgrade.numbers:
-        return f"the schema {schema} is up to date: {latest}"
+        return f"the schema {schema} is up to date: {latest}{behind}"
     before = "no tables" if upgrade.version is None else f"version {upgrade.version}"
     numbers = ", ".join(f"{number:04}" for number in upgrade.numbers)
     if applied:
-        return f"the schema {schema} went from {before} to {latest}\n  applied   {numbers}"
-    return f"the schema {schema} has {before}, this release needs {latest}\n  to apply  {numbers}"
+        return f"the schema {schema} went from {before} to {latest}\n  applied   {numbers}{behind}"
+    return f"the schema {schema} has {before}, this release needs {latest}\n  to apply  {numbers}{behind}"
 
 
 def _facts(upgrade: "Upgrade | None", *, applied: bool) -> dict[str, Any]:
@@ -67,7 +68,8 @@ def _facts(upgrade: "Upgrade | None", *, applied: bool) -> dict[str, Any]:
         "from": upgrade and (upgrade.version or 0),
         "to": upgrade and upgrade.latest,
         "migrations": list(upgrade.numbers) if upgrade else [],
-        "applied": applied and bool(upgrade and upgrade.numbers),
+        "sequences_lag": bool(upgrade and upgrade.lags),
+        "applied": applied and bool(upgrade and upgrade.is_needed),
     }
 
 

@@ -31,10 +31,17 @@ class Ledger:
         return self.imbalance is None
 
     @property
+    def impossible(self) -> list[str]:
+        """The counters that are further from 0 than anything that was counted."""
+        return [name for name in COUNTERS if abs(getattr(self, name)) > MOST]
+
+    @property
     def imbalance(self) -> str | None:
         """Why the counters can't be right, in words; None if they agree with each other."""
-        if negative := [f"{fate} {getattr(self, fate)}" for fate in FATES if getattr(self, fate) < 0]:
+        if negative := [f"{name} {getattr(self, name)}" for name in COUNTERS[1:] if getattr(self, name) < 0]:
             return f"the ledger has negative counts: {', '.join(negative)}"
+        if impossible := [f"{name} {getattr(self, name)}" for name in self.impossible]:
+            return f"the ledger has counts that are too large: {', '.join(impossible)}"
         if self.accepted != self.accounted:
             return f"the ledger does not balance: {self.accepted} accepted, {self.accounted} accounted for"
         return None
@@ -42,19 +49,22 @@ class Ledger:
 
 COUNTERS = tuple(field.name for field in fields(Ledger))
 TALLIED = (*COUNTERS, "digests")  # and how many digests ended as delivered
+MOST = 2**53  # records: every store counts so far exactly; a counter beyond it was damaged
 FATES = tuple(name for name in COUNTERS if name not in ("accepted", "declined"))
 
 
 def corrected(ledger: Ledger, found: Mapping[str, int]) -> Ledger:
     """The ledger after a repair that found these numbers of stored records: `accepted` stays, the rest is lost.
 
-    No count is negative. If more is found than was accepted, because a counter itself was damaged, `lost` falls first;
-    `accepted` rises only when that is not enough, and never falls.
+    A counter that is negative or beyond MOST counts as 0. If more is found than was accepted, because a counter itself
+    was damaged, `lost` falls first; `accepted` rises only when that is not enough, and never falls otherwise.
     """
-    counts = {fate: max(0, getattr(ledger, fate)) for fate in FATES} | dict(found)
-    others = sum(counts.values()) - counts["lost"]
-    counts["lost"] = max(0, ledger.accepted - others)
-    return replace(ledger, **counts, accepted=max(ledger.accepted, others))
+    known = {name: count if 0 <= (count := getattr(ledger, name)) <= MOST else 0 for name in COUNTERS}
+    counts = known | dict(found)
+    others = sum(counts[fate] for fate in FATES) - counts["lost"]
+    counts["lost"] = max(0, known["accepted"] - others)
+    counts["accepted"] = max(known["accepted"], others)
+    return replace(ledger, **counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

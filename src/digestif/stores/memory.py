@@ -640,6 +640,9 @@ class MemoryRows(NeverDamaged):
     def ledger(self) -> Ledger:
         return Ledger(**{name: self.tally[name] for name in COUNTERS})
 
+    def reset_counters(self, counters: Sequence[str]) -> None:
+        self.tally.update(dict.fromkeys(counters, 0))
+
     def digests_delivered(self) -> int:
         return self.tally["digests"]
 

@@ -112,7 +112,11 @@ class PostgresRows(PostgresSearch, PostgresLetters, PostgresRecords):
 
     def ledger(self) -> Ledger:
         counts = self._execute(SQL.ledger, (self._namespace,)).fetchone() or ()
-        return Ledger(**{name: count or 0 for name, count in zip(COUNTERS, counts, strict=True)})
+        return Ledger(**{name: int(count or 0) for name, count in zip(COUNTERS, counts, strict=True)})
+
+    def reset_counters(self, counters: Sequence[str]) -> None:
+        for counter in counters:
+            self._execute(f"UPDATE ledger SET {counter} = 0 WHERE namespace = %s", (self._namespace,))
 
     def digests_delivered(self) -> int:
         return self._value(SQL.digests_delivered, self._namespace) or 0

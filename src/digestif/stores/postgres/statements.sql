@@ -430,9 +430,8 @@ SELECT id, 'namespace'::regclass::oid::bigint, (SELECT count(*) FROM ledger WHER
 FROM namespace WHERE name = %s
 
 -- name: ledger
-SELECT sum(accepted)::bigint, sum(pending)::bigint, sum(open)::bigint, sum(delivered)::bigint, sum(superseded)::bigint,
-    sum(dropped)::bigint, sum(expired)::bigint, sum(deleted)::bigint, sum(dead)::bigint, sum(lost)::bigint,
-    sum(declined)::bigint
+SELECT sum(accepted), sum(pending), sum(open), sum(delivered), sum(superseded), sum(dropped), sum(expired), sum(deleted),
+    sum(dead), sum(lost), sum(declined)
 FROM ledger WHERE namespace = %s
 
 -- name: digests_delivered

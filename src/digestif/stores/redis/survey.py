@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from digestif.core.damage import Damage, legible
-from digestif.core.ledger import COUNTERS, Ledger, Verification, corrected
+from digestif.core.ledger import COUNTERS, MOST, Ledger, Verification, corrected
 from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.transfer import OUTGOING
@@ -51,8 +51,8 @@ class PartitionSurvey:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger by the counters; one that is not a number counts as 0."""
-        return queries.ledger_of([each if _is_number(each) else None for each in self.raw[1:]])
+        """The ledger by the counters; one that is not a count counts as 0."""
+        return queries.ledger_of([each if _is_count(each) else None for each in self.raw[1:]])
 
     def differences(self) -> list[str]:
         ledger = self.ledger
@@ -62,9 +62,9 @@ class PartitionSurvey:
             if abs(getattr(ledger, fate) - count) > self.moved
         ]
         wrong += [
-            f"{name.decode()} of the ledger is not a number: {each!r}"
+            f"{name.decode()} of the ledger is not a count: {each!r}"
             for name, each in zip(RAW_COUNTERS, self.raw, strict=True)
-            if not _is_number(each)
+            if not _is_count(each)
         ]
         return [*wrong, ledger.imbalance] if ledger.imbalance else wrong
 
@@ -73,13 +73,14 @@ class PartitionSurvey:
         found = corrected(self.ledger, self.counted)
         counts = {name: max(0, getattr(found, name)) for name in COUNTERS}
         numbers = dict(zip(RAW_COUNTERS, self.raw, strict=True))
-        left = numbers[b"left"] if _is_number(numbers[b"left"]) else None
-        wrong = {} if _is_number(numbers[b"moved"]) else {"moved": 0}
+        left = numbers[b"left"] if _is_count(numbers[b"left"]) else None
+        wrong = {} if _is_count(numbers[b"moved"]) else {"moved": 0}
         return {**counts, "accepted": found.accepted + int(left or 0), "left": int(left or 0), **wrong}
 
 
-def _is_number(stored: bytes | None) -> bool:
-    return stored is None or stored.removeprefix(b"-").isdigit()
+def _is_count(stored: bytes | None) -> bool:
+    """True for a number that can have been counted; a negative one is named as such."""
+    return stored is None or (stored.removeprefix(b"-").isdigit() and len(stored) < 20 and abs(int(stored)) <= MOST)
 
 
 def verify(scripts: Scripts, *, ring: int) -> Verification:
@@ -123,7 +124,7 @@ def _counters(scripts: Scripts, partition: int) -> list[bytes | None]:
 def _moves(counters: Sequence[bytes | None]) -> int:
     """How often records have changed their fate."""
     numbers = dict(zip(RAW_COUNTERS, counters, strict=True))
-    return sum(int(numbers[name] or 0) for name in (b"moved", b"accepted") if _is_number(numbers[name]))
+    return sum(int(numbers[name] or 0) for name in (b"moved", b"accepted") if _is_count(numbers[name]))
 
 
 # Timelines

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from digestif.core.damage import Damage, legible
-from digestif.core.ledger import FATES, Ledger, Verification, corrected
+from digestif.core.ledger import COUNTERS, Ledger, Verification, corrected
 from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.times import Millis
@@ -49,10 +49,15 @@ class RowSurvey:
     flaws: list[RowFlaw] = field(default_factory=list)
     orphaned: int = 0  # records that nothing owns
 
+    @property
+    def corrected(self) -> Ledger:
+        """The ledger as it should be. Records that nothing owns become dead."""
+        return corrected(self.ledger, {**self.counted, "dead": self.counted["dead"] + self.orphaned})
+
     def corrections(self) -> dict[str, int]:
-        """How the counters have to change, as `corrected` says. Records that nothing owns become dead."""
-        found = corrected(self.ledger, {**self.counted, "dead": self.counted["dead"] + self.orphaned})
-        return {name: getattr(found, name) - getattr(self.ledger, name) for name in ("accepted", *FATES)}
+        """How the counters have to change; those that are impossible, after they were set to 0."""
+        found, known = self.corrected, replace(self.ledger, **dict.fromkeys(self.ledger.impossible, 0))
+        return {name: getattr(found, name) - getattr(known, name) for name in COUNTERS}
 
 
 def verify(rows: Rows) -> Verification:
@@ -220,13 +225,13 @@ def _look_at_note(name: str, body: bytes) -> str | None:
 
 def _look_at_ledger(found: RowSurvey) -> None:
     """Note counters that are wrong for no damaged timeline."""
-    changes = found.corrections()
+    ledger, right, changes = found.ledger, found.corrected, found.corrections()
     unexplained = changes["accepted"] or changes["lost"] or (not found.orphaned and any(changes.values()))
-    if unexplained or min(getattr(found.ledger, fate) for fate in FATES) < 0:
+    if unexplained or ledger.impossible or min(getattr(ledger, name) for name in COUNTERS) < 0:
         told = ", ".join(
-            f"{counter} {getattr(found.ledger, counter)}, should be {getattr(found.ledger, counter) + change}"
-            for counter, change in changes.items()
-            if change
+            f"{counter} {getattr(ledger, counter)}, should be {getattr(right, counter)}"
+            for counter in COUNTERS
+            if getattr(ledger, counter) != getattr(right, counter)
         )
         damage = Damage(timeline=None, part="ledger", problem=f"the ledger does not agree with the data: {told}")
         found.flaws.append(RowFlaw(damage, repair.leave))
@@ -246,6 +251,8 @@ def repair_page(rows: Rows, *, survey: RowSurvey, flaws: list[RowFlaw], now: Mil
     rows.concern(sorted({flaw.timeline for flaw in flaws if flaw.timeline}))
     if rows.note(REPAIRED) != survey.repairs or not all(_is_still_so(rows, flaw) for flaw in flaws):
         return False
+    if flaws[0] is survey.flaws[0] and survey.ledger.impossible:
+        rows.reset_counters(survey.ledger.impossible)
     for flaw in flaws:
         flaw.repair(rows, now)
     if flaws[-1] is survey.flaws[-1]:  # otherwise another page follows

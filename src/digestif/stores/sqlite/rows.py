@@ -1,6 +1,6 @@
 """One SQLite transaction's view of the tables."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from digestif.core.backlog import Standing
 from digestif.core.damage import Damage
@@ -36,6 +36,10 @@ class SqliteRows(SqliteLetters, SqliteRecords):
     def ledger(self) -> Ledger:
         counts = self._execute(SQL.ledger, (self._namespace,)).fetchone() or [0] * len(COUNTERS)
         return Ledger(**dict(zip(COUNTERS, counts, strict=True)))
+
+    def reset_counters(self, counters: Sequence[str]) -> None:
+        for counter in counters:
+            self._execute(f"UPDATE namespace SET {counter} = 0 WHERE id = ?", (self._namespace,))
 
     def digests_delivered(self) -> int:
         return self._value(SQL.digests_delivered, self._namespace) or 0

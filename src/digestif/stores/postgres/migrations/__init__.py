@@ -29,6 +29,11 @@ class Upgrade:
     is_missing: bool  # …and not even the schema for them
     latest: int
     numbers: tuple[int, ...]  # of the migrations to apply
+    lags: bool = False  # the sequences are behind the tables, and have to catch up
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.numbers) or self.lags
 
     @property
     def statements(self) -> list[str]:
@@ -38,12 +43,13 @@ class Upgrade:
             *([f'CREATE TABLE "{self.schema}".{_TABLE};'] if self.version is None else []),
             f'SET LOCAL search_path TO "{self.schema}";',
             *(part for number in self.numbers for part in (_text(number), _note(number))),
+            *([_in_schema(_CATCH_UP, self.schema).as_string(None).strip() + ";"] if self.lags else []),
         ]
 
     @property
     def script(self) -> str:
         """The same as a script for an administrator's own tool; empty if there is nothing to do."""
-        return "\n\n".join(["BEGIN;", f"{LOCK};", *self.statements, "COMMIT;"]) if self.numbers else ""
+        return "\n\n".join(["BEGIN;", f"{LOCK};", *self.statements, "COMMIT;"]) if self.is_needed else ""
 
 
 def prepare(connection: "Connection[Any]", schema: str) -> None:
@@ -56,7 +62,7 @@ def prepare(connection: "Connection[Any]", schema: str) -> None:
             f"store: the schema {schema!r} has version {upgrade.version}, this release needs {upgrade.latest}; "
             "run `digestif migrate STORE`"
         )
-    elif _lags(connection, schema):
+    elif upgrade.lags:
         raise ConfigError(
             f"store: the sequences of the schema {schema!r} are behind its tables, as after a restore of data alone or "
             "by logical replication, and would give numbers twice; run `digestif migrate STORE`"
@@ -72,11 +78,9 @@ def migrate(connection: "Connection[Any]", schema: str) -> Upgrade:
     with explained(connection, schema), connection.transaction():
         connection.execute(LOCK)
         upgrade = _examine(connection, schema)
-        if upgrade.numbers:
+        if upgrade.is_needed:
             for statement in upgrade.statements:
                 connection.execute(statement.encode())
-        if _lags(connection, schema):
-            connection.execute(_in_schema(_CATCH_UP, schema))
     return upgrade
 
 
@@ -112,8 +116,7 @@ WHERE highest > coalesce(last_value, 0)
 
 def _lags(connection: "Connection[Any]", schema: str) -> bool:
     """True if the sequence would give numbers that the tables already use: replication copies tables, not sequences."""
-    with explained(connection, schema):
-        row = connection.execute(_in_schema(_LAGS, schema)).fetchone()
+    row = connection.execute(_in_schema(_LAGS, schema)).fetchone()
     return row is not None and bool(row[0])
 
 
@@ -143,6 +146,7 @@ def _examine(connection: "Connection[Any]", schema: str) -> Upgrade:
         is_missing=version is None and not _has_schema(connection, schema),
         latest=numbers[-1],
         numbers=lacking,
+        lags=version is not None and _lags(connection, schema),
     )
 
 
