@@ -15,6 +15,7 @@ from digestif.attempts.contents import NO_PAGES
 from digestif.attempts.failures import forget_failures_of, keep_failures
 from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
+from digestif.attempts.lease_watch import LeaseWatch
 from digestif.attempts.outages import Outages
 from digestif.attempts.process import RUNNING
 from digestif.attempts.room import Room
@@ -81,6 +82,7 @@ class Attempts:
         events: Events,
         handlers: Handlers,
         outages: Outages,
+        lease_watch: LeaseWatch,
         place: str = "",
     ) -> None:
         self.store = store
@@ -90,6 +92,7 @@ class Attempts:
         self.lease = lease
         self._policies = policies
         self._outages = outages
+        self._lease_watch = lease_watch
         self._claims = Claims(store, Admissions(policies, outages), lease=lease, now=now, events=events)
         self._sealer = sealer
         self._now = now
@@ -111,6 +114,7 @@ class Attempts:
         Raises InvalidState or Busy if it can't be opened, also if its digest is buried as poison; StaleLease if the
         lease is lost while it is read; and what keeps it from being read, which then counts as a failure.
         """
+        self._lease_watch.note_lease()
         alone = self.is_process_idle
         lease = self._claims.open(timeline, alone=alone)
         attempt = self._begin(lease, alone=alone)
@@ -140,6 +144,7 @@ class Attempts:
 
         Raises StoreError if no partition answers.
         """
+        self._lease_watch.note_lease()
         began = monotonic()
         claimed = self._claims.claim(limit, partitions)
         # What was read along is used while its lease is young. After a claim that took long `take` looks at it again.
@@ -514,11 +519,10 @@ class Attempts:
     # Besides
 
     def maintain(self) -> bool:
-        """Expire old records, one page of each partition. True if there is more to do.
+        """Expire old records, one page of each partition, and end leases that end too far ahead. True if there is more.
 
         Raises StoreError if no partition answers.
         """
-
         everywhere = range(self.store.partitions)
         answers = self.store.maintain_each(everywhere, None, limit=PAGE_TIMELINES, now=self._now())
 
@@ -531,6 +535,7 @@ class Attempts:
         pages = list(visit(self.store, "maintenance", page, self.events))
         for done in pages:
             reports.report_maintenance(done, self.store, self.events, now=self._now())
+        self._lease_watch.look(self._now())
         return any(done.more for done in pages)
 
     @contextmanager
