@@ -24,7 +24,7 @@ from digestif.attempts.unhandled import UnhandledTimelines
 from digestif.clock import monotonic
 from digestif.core.machine import Plan
 from digestif.core.records import Record
-from digestif.core.terms import Override
+from digestif.core.terms import Openings, Override, agree
 from digestif.core.texts import reason_of
 from digestif.core.times import Duration, Millis, in_seconds, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED, Discard, Ending, Verdict, give_back, judge, judge_block, poison, put_off
@@ -182,17 +182,27 @@ class Attempts:
         return attempt
 
     def _refresh_openings(self, attempt: Attempt) -> None:
-        """Store further openings for an override that has few left: adds place its timeline by them."""
+        """Store the openings of an override again if few are left, or if they changed with the zone data.
+
+        Adds place its timeline by them.
+        """
         override, timeline = attempt.lease.override, attempt.timeline
         if override is None or override.terms.openings is None:
             return
-        left = [number for number in override.terms.openings.numbers if number > attempt.lease.until]
-        if len(left) >= OPENINGS_LEFT:
-            return
         with suppress(Exception):  # then admission aligns the timeline when it is due
+            if self._are_current(override.terms.openings, attempt):
+                return
             openings = attempt.policy.openings(timeline, to_millis(attempt.time()), far=True)
             fresh = replace(override, terms=replace(override.terms, openings=openings))
             self.store.refresh_override(timeline, fresh)
+
+    def _are_current(self, stored: Openings, attempt: Attempt) -> bool:
+        """True if enough openings are left, and the calendar still has them."""
+        until = attempt.lease.until
+        if sum(number > until for number in stored.numbers) < OPENINGS_LEFT:
+            return False
+        near = attempt.policy.openings(attempt.timeline, until - self.lease)
+        return near is not None and agree(stored, near, after=until)
 
     def _clear_alone(self, attempts: Sequence[Attempt]) -> None:
         """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""

@@ -23,6 +23,7 @@ from digestif.errors import ConfigError
 from digestif.events.base import Events
 from digestif.events.engine import PolicyFailed
 from digestif.intake.patterns import Patterns
+from digestif.intake.zone_data import zone_data_version
 
 PolicyOf = Callable[[str], Policy]  # from timeline
 Redelivery = Literal["merge", "same"]
@@ -248,7 +249,8 @@ class _Source(ABC):
 
     @property
     def fingerprint(self) -> str:
-        return _fingerprint(self.policy)
+        text = _fingerprint(self.policy)
+        return f"{text} by zone data {zone_data_version()}" if self.asks else text
 
 
 class _Fixed(_Source):
