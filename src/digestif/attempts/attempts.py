@@ -31,7 +31,7 @@ from digestif.core.verdicts import DELIVERED, Discard, Ending, Verdict, give_bac
 from digestif.errors import InvalidState, StaleLease, StoreError, StoreUnavailable
 from digestif.events.attempts import Claimed, Delivered, Ended, Returned
 from digestif.events.base import Events
-from digestif.events.engine import Lapsed, LeaseNotRenewed
+from digestif.events.engine import Lapsed, LeaseNotRenewed, ShortWindow
 from digestif.ids import chance
 from digestif.stores.base import (
     PAGE_RECORDS,
@@ -105,6 +105,13 @@ class Attempts:
         """The engine's time, else that of the store."""
         at = self._now()
         return self.store.time(0) if at is None else at
+
+    def report_short_windows(self, *, poll: float) -> None:
+        """Report the windows in the code that a worker may miss, because it looks too seldom."""
+        for source, window in self._policies.windows():
+            problem = window.missed_by(poll)
+            if problem is not None:
+                self.events.emit(ShortWindow(source=source, problem=problem))
 
     # Beginning
 
