@@ -79,6 +79,7 @@ if _TYPE_CHECKING:
         RecordsLost,
         Replanned,
         Returned,
+        ShortWindow,
         Skipped,
         StoreChanged,
         StoreFailed,
@@ -171,6 +172,7 @@ __all__ = [
     "Sample",
     "ScheduleEntry",
     "Secret",
+    "ShortWindow",
     "Sighting",
     "Skipped",
     "StaleLease",
@@ -228,7 +230,8 @@ _HOMES = {  # where each name is defined
     "StoreError StoreUnavailable",
     "digestif.events": "Added Buried ChannelDown ChannelUp Claimed Damaged Delivered Discarded DispatchFailed "
     "DispatchLost Dispatched Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed "
-    "PolicyFailed PutOff Quarantined RecordsLost Replanned Returned Skipped StoreChanged StoreFailed Unhandled "
+    "PolicyFailed PutOff Quarantined RecordsLost Replanned Returned ShortWindow Skipped StoreChanged StoreFailed "
+    "Unhandled "
     "Unsettled WorkerStarted WorkerStopped WorkerStopping",
     "digestif.routes.archive": "KeptMessage",
     "digestif.routes.budget": "Budget",

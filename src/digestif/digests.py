@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from digestif.additions import Additions
 from digestif.attempts import Attempt, Attempts, Handlers
 from digestif.attempts.admission import Admissions
+from digestif.attempts.lease_watch import LeaseWatch
 from digestif.attempts.outages import Outages
 from digestif.attempts.reports import report_maintenance
 from digestif.core.cadences import Cadences
@@ -128,6 +129,7 @@ class Digests(Additions, Preferences, Messages):
         self.store = _store(store, namespace)
         self.store.report_to(self.events)
         self._outages = Outages(self.store, handlers=self._handlers, events=self.events)
+        self._lease_watch = LeaseWatch(self.store, lease=self._lease)
         self._unsubscribe = self.store.damages.subscribe(self._tell_of_damage)
 
     @property
@@ -332,6 +334,7 @@ class Digests(Additions, Preferences, Messages):
                 yield page
                 more = page.more
 
+        self._lease_watch.look(at)
         done = visit(self.store, "maintenance", pages, self.events)
         return sum(len(page.moved) + len(page.lapsed) for page in done)
 
@@ -382,6 +385,7 @@ class Digests(Additions, Preferences, Messages):
             events=self.events,
             handlers=self._handlers,
             outages=self._outages,
+            lease_watch=self._lease_watch,
             place=self._place,
         )
 

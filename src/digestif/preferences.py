@@ -18,17 +18,19 @@ from digestif.intake.arrivals import Intake
 from digestif.intake.overrides import chosen_override, override_of, refreshed
 from digestif.intake.patterns import Patterns, check_pattern, stars
 from digestif.intake.policies import Policies
+from digestif.intake.zone_data import zone_data_version
 from digestif.stores.base import PAGE_TIMELINES, Replan, Store
 
 NOTE = "policies"  # in partition 0: the policies of the programs that deliver from this store
 SWAPS = 10  # tries to write it while other programs do
 
 
-class Fingerprint(msgspec.Struct, frozen=True):
-    """The policies in the code of programs, as text."""
+class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The policies in the code of programs, as text, and the data by which their windows open."""
 
     policies: dict[str, str]  # by pattern, in the order in which they are tried
     cadences: dict[str, str]  # by name
+    zones: str = ""  # the version of the zone data, for stored policies; notes of older releases have none
 
 
 Wanted = Callable[[str, Slot], bool]
@@ -122,13 +124,13 @@ class Preferences:
         return self._replan(pattern, prefix, lambda key, _: stars(pattern, key) is not None, now=now)
 
     def replan_changed(self, *, now: float | None = None) -> int:
-        """Plan timelines again whose policy or cadence has changed in the code since this was called last.
+        """Plan timelines again whose policy, cadence or zone data changed since this was called last.
 
         Workers do it once when they start. The answer is how many moved; the first time nothing does.
         """
         if not self.store.enabled:
             return 0
-        current = Fingerprint(self._policies.fingerprints(), self.cadences.texts())
+        current = Fingerprint(self._policies.fingerprints(), self.cadences.texts(), zone_data_version())
         moved = 0
         for _ in range(SWAPS):
             stored = self.store.note(0, NOTE)
@@ -202,18 +204,21 @@ class _Change:
     """
 
     def __init__(self, before: Fingerprint, after: Fingerprint) -> None:
+        self._are_zones_other = before.zones != after.zones
         self._before, self._after = _patterns(before.policies), _patterns(after.policies)
         others = {p: text for p, text in before.policies.items() if self._after.find(p) is None}
-        self.together = Fingerprint({**others, **after.policies}, {**before.cadences, **after.cadences})
+        self.together = Fingerprint({**others, **after.policies}, {**before.cadences, **after.cadences}, after.zones)
         changed = [name for name, text in after.policies.items() if before.policies.get(name) != text]
         changed += [name for name in before.policies if name not in self.together.policies]
         self._cadences = {name for name, text in after.cadences.items() if before.cadences.get(name) != text}
-        self.pattern = ", ".join(sorted(changed)) or "*"
-        self.prefix = changed[0].partition("*")[0] if len(changed) == 1 and not self._cadences else ""
+        is_for_all = bool(self._cadences) or self._are_zones_other
+        self.pattern = "*" if self._are_zones_other else ", ".join(sorted(changed)) or "*"
+        self.prefix = changed[0].partition("*")[0] if len(changed) == 1 and not is_for_all else ""
 
     def is_wanted(self, timeline: str, slot: Slot) -> bool:
         if slot.override is not None:
-            return slot.override.cadence in self._cadences
+            has_window = slot.override.terms.openings is not None
+            return slot.override.cadence in self._cadences or (self._are_zones_other and has_window)
         text = self._after.find(timeline)
         return text is not None and text != self._before.find(timeline)
 

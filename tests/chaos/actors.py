@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, cast
 
 from digestif.attempts import Attempt, Attempts, Handlers, Kind, Page, Room
+from digestif.attempts.lease_watch import LeaseWatch
 from digestif.attempts.outages import Outages
 from digestif.core.policy import Policy
 from digestif.core.times import Millis
@@ -40,6 +41,10 @@ def _policies() -> Policies:
 KNOWN = _policies()
 ALL = _handlers(*POLICIES)
 SOME = _handlers(*(timeline for timeline in POLICIES if timeline not in ("merge", "young")))
+
+
+def watch(world: World) -> LeaseWatch:
+    return LeaseWatch(cast(Store, Wire(world)), lease=world.lease, clock=lambda: world.times.steady / 1000)
 
 
 def no_outages(world: World, ear: Ear) -> Outages:
@@ -79,6 +84,7 @@ class Worker(Process):
             events=self.ear,
             handlers=SOME if self.is_limited else ALL,
             outages=no_outages(world, self.ear),
+            lease_watch=watch(world),
         )
         self._suspects = Suspects(lease_seconds=world.lease / 1000, patience_seconds=PATIENCE_SECONDS)
         self._claims = 0  # under way
@@ -340,6 +346,7 @@ class Courier:
             events=self._ear,
             handlers=ALL,
             outages=no_outages(world, self._ear),
+            lease_watch=watch(world),
         )
         self._is_block = timeline != "once" and world.chances.happens(0.3)
         self._attempt: Attempt | None = None

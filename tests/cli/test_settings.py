@@ -1,5 +1,6 @@
 """The file of settings on the command line: init, check, token, and --config of other commands."""
 
+import socket
 import tomllib
 from pathlib import Path
 
@@ -106,6 +107,7 @@ def test_check_answers_in_json(run: Run, folder: Path) -> None:
         "problems": [
             {"path": "stoer", "line": 1, "problem": "there is no such setting; did you mean store?"},
         ],
+        "warnings": [],
     }, out
 
 
@@ -114,6 +116,39 @@ def test_check_makes_no_store(run: Run, folder: Path) -> None:
     run("check")
 
     assert [path.name for path in folder.iterdir()] == ["digestif.toml"]
+
+
+@pytest.mark.parametrize("scheme", ["redis", "valkey+cluster", "redis+sentinel", "postgresql"])
+def test_check_connects_to_no_server(run: Run, folder: Path, scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        path = "/mymaster" if scheme.endswith("sentinel") else ""
+        (folder / "a.toml").write_text(f'store = "{scheme}://127.0.0.1:{server.getsockname()[1]}{path}"\n')
+
+        assert run("check", "a.toml") == (0, "a.toml is good: 0 routes, 0 tokens\n", "")
+
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_check_warns_of_a_window_that_the_worker_may_miss(run: Run, folder: Path) -> None:
+    (folder / "a.toml").write_text(
+        'policy = "hours@09:00-09:01 UTC"\n[worker]\npoll = 45\n[cadences]\nshort = "hours@10:00-10:01 UTC"\n'
+        '[[routes]]\npattern = "a"\nchannel = "file://./out"\npolicy = "hours@09:00-09:02 UTC"\n'
+    )
+    doubt = (
+        "Window.hours('09:00-09:01', tz='UTC') is open for 60 s, and the worker looks every 45 s: it may be missed; "
+        "make it 90 s or longer, or let the worker poll every 30 s"
+    )
+
+    code, out, _ = run("check", "a.toml")
+    found = run("check", "a.toml", "--json").json
+
+    assert code == 0
+    assert out.splitlines()[0] == f"a.toml: warning: policy: {doubt}"
+    assert out.splitlines()[-1] == "a.toml is good: 1 route, 0 tokens"
+    assert found["good"]
+    assert [each["path"] for each in found["warnings"]] == ["policy", "cadences.short"]
 
 
 def test_a_token_comes_with_its_table(run: Run) -> None:

@@ -604,3 +604,26 @@ def test_a_callable_that_can_not_be_hashed_is_refused_by_name() -> None:
 
     with pytest.raises(ConfigError, match=r"^tz: .* can't be hashed"):
         Window.daily("09:00", tz=Zones())
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds"),
+    [
+        (Window.hours("09:00-09:01", tz="UTC"), 60),
+        (Window.hours("09:00-10:00", "12:00-12:05", tz="UTC"), 300),
+        (Window.hours("09:00-10:00", tz="UTC", jitter=3540), 60),
+        (Window.hours("09:00-10:00", tz="UTC") & Window.quiet("09:02-22:00", tz="UTC"), 120),
+        (Window.daily("09:00", tz="UTC") & Window.hours("09:00-09:01", tz="UTC"), 60),
+        (Window.hours("09:00-09:01", tz=lambda timeline: "Asia/Tokyo"), 60),
+    ],
+)
+def test_hours_that_are_shorter_than_two_looks_may_be_missed(window: Window, seconds: float) -> None:
+    assert window.missed_by(seconds / 2) is None
+    assert f"is open for {seconds} s" in (window.missed_by(seconds / 2 + 1) or "")
+
+
+@pytest.mark.parametrize(
+    "window", [Window.daily("09:00", tz="UTC"), Window.hours("00:00-24:00", tz="UTC")], ids=["times", "always open"]
+)
+def test_times_are_never_missed_nor_are_hours_that_never_end(window: Window) -> None:
+    assert window.missed_by(86_400) is None

@@ -10,6 +10,7 @@ from digestif import ConfigError, Event, Policy, PolicyFailed, Window
 from digestif.core.terms import Override, Terms
 from digestif.events.base import Events
 from digestif.intake.policies import ANSWERS, Policies
+from digestif.intake.zone_data import zone_data_version
 from digestif.testing import FakeClock
 
 CALM = Policy(minimum_delay=600, maximum_delay=3600)
@@ -319,6 +320,6 @@ def test_a_fingerprint_is_the_same_in_every_process_and_changes_with_the_policy(
         return policies.fingerprints()
 
     assert made() == made()  # with functions at other addresses
-    assert made()["a:*"] == f"{__name__}.policy_by_name"
+    assert made()["a:*"] == f"{__name__}.policy_by_name by zone data {zone_data_version()}"
     assert set(made()) == {"a:*", "b:*", "c:*"}
     assert [name for name, text in made().items() if made(maximum_delay=600)[name] != text] == ["c:*"]

@@ -835,4 +835,31 @@ LOSSES = [
     ),
 ]
 
-FAULTS = ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES + MOVING + TRACES + LOSSES
+CLOCKS = [
+    Fault(
+        says="a lease that was renewed since it was seen is ended",
+        file="core/machine.py",
+        old="    return slot.state is State.OPEN and slot.parked is None and slot.until == until\n",
+        new="    return slot.state is State.OPEN and slot.parked is None\n",
+        directed="test_a_lease_ends_early_only_if_its_end_is_the_one_that_was_seen",
+        model=False,
+    ),
+    Fault(
+        says="a lease that is far ahead ends when it is seen for the second time",
+        file="attempts/lease_watch.py",
+        old="if seconds - since >= to_seconds(longest)]",
+        new="if seconds > since]",
+        directed="test_the_leases_of_an_engine_that_has_longer_ones_are_not_ended_earlier",
+        model=False,
+    ),
+    Fault(
+        says="openings that the calendar no longer has stay with an override until few are left",
+        file="attempts/attempts.py",
+        old="        return near is not None and agree(stored, near, after=until)\n",
+        new="        return True\n",
+        directed="test_openings_of_an_override_that_the_calendar_no_longer_has_are_replaced",
+        model=False,
+    ),
+]
+
+FAULTS = CLOCKS + ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES + MOVING + TRACES + LOSSES

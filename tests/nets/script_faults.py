@@ -1347,7 +1347,26 @@ LOSING = [
     ),
 ]
 
+# Clocks that are set back: end_leases.lua and its rules.
+CLOCKS = [
+    Fault(
+        says="a lease that was renewed since it was seen is ended",
+        file="include/machine.lua",
+        old=" and not slot.parked and slot['until'] == seen\n",
+        new=" and not slot.parked\n",
+        found_by=("test_a_lease_ends_early_only_if_its_end_is_the_one_that_was_seen",),
+    ),
+    Fault(
+        says="every lease counts as one that is too far ahead",
+        file="leases_beyond.lua",
+        old="string.format('(%.0f', request.time)",
+        new="'-inf'",
+        found_by=("test_leases_are_found_that_end_after_a_time_and_paused_ones_are_not",),
+    ),
+]
+
 FAULTS = [
+    *CLOCKS,
     *MOVING,
     *ARRIVING,
     *TRANSITIONS,

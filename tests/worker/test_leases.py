@@ -9,6 +9,7 @@ import pytest
 
 from digestif import Delivered, Digest, Digests, Lapsed, LeaseLost, LeaseNotRenewed, Policy, StoreUnavailable
 from digestif.attempts import Room
+from digestif.attempts.lease_watch import LeaseWatch
 from digestif.clock import monotonic
 from digestif.core.verdicts import DELIVERED
 from digestif.stores.memory import MemoryStore
@@ -118,6 +119,28 @@ def test_a_worker_that_takes_its_own_digest_over_goes_on_renewing_it() -> None:
     attempts.end([(second, DELIVERED)])
 
     assert digests.ledger().delivered == 1
+
+
+@pytest.mark.parametrize("by", ["a worker", "maintenance()"])
+def test_after_a_clock_was_set_back_by_a_day_a_dead_worker_is_replaced_within_two_leases(by: str) -> None:
+    clock, steady = FakeClock(), FakeClock(0)
+    digests = Digests("memory://", clock=clock, lease=30)
+    digests._lease_watch = LeaseWatch(digests.store, lease=30_000, clock=steady)
+    delivered: list[Digest] = []
+    digests.handler("*")(delivered.append)
+    digests.add("t", 1)
+    clock.advance(86_400)
+    digests.attempts().claim(1, room=Room())  # and dies
+    clock.advance(-86_400)
+
+    for _ in range(7):
+        if by != "a worker":
+            digests.maintenance()
+        once(digests)
+        for each in (clock, steady):
+            each.advance(10)
+
+    assert [digest.attempt for digest in delivered] == [2]
 
 
 def test_what_is_not_held_any_more_is_not_renewed() -> None:

@@ -10,6 +10,7 @@ from digestif.core.terms import Override
 from digestif.core.texts import message_of
 from digestif.core.times import Millis
 from digestif.core.windows import admission
+from digestif.core.windows.window import Window
 from digestif.stores.base import Admission, Candidate
 
 FAILED_DELAY: Millis = 60_000  # of a timeline whose window can't be asked
@@ -31,6 +32,7 @@ class PolicySource(Protocol):
     def asks(self) -> bool: ...  # True if a policy in the code may hold timelines back
     def of(self, timeline: str) -> Policy: ...  # by the code alone
     def in_force(self, timeline: str, override: Override | None) -> InForce: ...
+    def windows(self) -> list[tuple[str, Window]]: ...  # in the code, and where each comes from
     def source_of(self, timeline: str) -> str: ...
     def report(self, timeline: str, source: str, error: Exception) -> None: ...
 

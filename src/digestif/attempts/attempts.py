@@ -15,6 +15,7 @@ from digestif.attempts.contents import NO_PAGES
 from digestif.attempts.failures import forget_failures_of, keep_failures
 from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
+from digestif.attempts.lease_watch import LeaseWatch
 from digestif.attempts.outages import Outages
 from digestif.attempts.process import RUNNING
 from digestif.attempts.room import Room
@@ -23,14 +24,14 @@ from digestif.attempts.unhandled import UnhandledTimelines
 from digestif.clock import monotonic
 from digestif.core.machine import Plan
 from digestif.core.records import Record
-from digestif.core.terms import Override
+from digestif.core.terms import Openings, Override, agree
 from digestif.core.texts import reason_of
 from digestif.core.times import Duration, Millis, in_seconds, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED, Discard, Ending, Verdict, give_back, judge, judge_block, poison, put_off
 from digestif.errors import InvalidState, StaleLease, StoreError, StoreUnavailable
 from digestif.events.attempts import Claimed, Delivered, Ended, Returned
 from digestif.events.base import Events
-from digestif.events.engine import Lapsed, LeaseNotRenewed
+from digestif.events.engine import Lapsed, LeaseNotRenewed, ShortWindow
 from digestif.ids import chance
 from digestif.stores.base import (
     PAGE_RECORDS,
@@ -81,6 +82,7 @@ class Attempts:
         events: Events,
         handlers: Handlers,
         outages: Outages,
+        lease_watch: LeaseWatch,
         place: str = "",
     ) -> None:
         self.store = store
@@ -90,6 +92,7 @@ class Attempts:
         self.lease = lease
         self._policies = policies
         self._outages = outages
+        self._lease_watch = lease_watch
         self._claims = Claims(store, Admissions(policies, outages), lease=lease, now=now, events=events)
         self._sealer = sealer
         self._now = now
@@ -103,6 +106,13 @@ class Attempts:
         at = self._now()
         return self.store.time(0) if at is None else at
 
+    def report_short_windows(self, *, poll: float) -> None:
+        """Report the windows in the code that a worker may miss, because it looks too seldom."""
+        for source, window in self._policies.windows():
+            problem = window.missed_by(poll)
+            if problem is not None:
+                self.events.emit(ShortWindow(source=source, problem=problem))
+
     # Beginning
 
     def open(self, timeline: str, *, minimum_delay: Duration | None = None) -> Attempt:
@@ -111,6 +121,7 @@ class Attempts:
         Raises InvalidState or Busy if it can't be opened, also if its digest is buried as poison; StaleLease if the
         lease is lost while it is read; and what keeps it from being read, which then counts as a failure.
         """
+        self._lease_watch.note_lease()
         alone = self.is_process_idle
         lease = self._claims.open(timeline, alone=alone)
         attempt = self._begin(lease, alone=alone)
@@ -140,6 +151,7 @@ class Attempts:
 
         Raises StoreError if no partition answers.
         """
+        self._lease_watch.note_lease()
         began = monotonic()
         claimed = self._claims.claim(limit, partitions)
         # What was read along is used while its lease is young. After a claim that took long `take` looks at it again.
@@ -177,17 +189,27 @@ class Attempts:
         return attempt
 
     def _refresh_openings(self, attempt: Attempt) -> None:
-        """Store further openings for an override that has few left: adds place its timeline by them."""
+        """Store the openings of an override again if few are left, or if they changed with the zone data.
+
+        Adds place its timeline by them.
+        """
         override, timeline = attempt.lease.override, attempt.timeline
         if override is None or override.terms.openings is None:
             return
-        left = [number for number in override.terms.openings.numbers if number > attempt.lease.until]
-        if len(left) >= OPENINGS_LEFT:
-            return
         with suppress(Exception):  # then admission aligns the timeline when it is due
+            if self._are_current(override.terms.openings, attempt):
+                return
             openings = attempt.policy.openings(timeline, to_millis(attempt.time()), far=True)
             fresh = replace(override, terms=replace(override.terms, openings=openings))
             self.store.refresh_override(timeline, fresh)
+
+    def _are_current(self, stored: Openings, attempt: Attempt) -> bool:
+        """True if enough openings are left, and the calendar still has them."""
+        until = attempt.lease.until
+        if sum(number > until for number in stored.numbers) < OPENINGS_LEFT:
+            return False
+        near = attempt.policy.openings(attempt.timeline, until - self.lease)
+        return near is not None and agree(stored, near, after=until)
 
     def _clear_alone(self, attempts: Sequence[Attempt]) -> None:
         """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""
@@ -514,11 +536,10 @@ class Attempts:
     # Besides
 
     def maintain(self) -> bool:
-        """Expire old records, one page of each partition. True if there is more to do.
+        """Expire old records, one page of each partition, and end leases that end too far ahead. True if there is more.
 
         Raises StoreError if no partition answers.
         """
-
         everywhere = range(self.store.partitions)
         answers = self.store.maintain_each(everywhere, None, limit=PAGE_TIMELINES, now=self._now())
 
@@ -531,6 +552,7 @@ class Attempts:
         pages = list(visit(self.store, "maintenance", page, self.events))
         for done in pages:
             reports.report_maintenance(done, self.store, self.events, now=self._now())
+        self._lease_watch.look(self._now())
         return any(done.more for done in pages)
 
     @contextmanager

@@ -46,17 +46,19 @@ def check(file: Path | None, as_json_: bool) -> int:
     """Report every problem of a file of settings.
 
     FILE is that of --config or DIGESTIF_CONFIG, else digestif.toml. Texts from the environment have to be there. Exit
-    code 2 if something is wrong. No store and no channel is connected to.
+    code 2 if something is wrong; warnings do not change it. No store and no channel is connected to.
     """
     from digestif.errors import ConfigError
     from digestif.service.addresses import check_open
-    from digestif.service.problems import Problem, WrongSettings
+    from digestif.service.problems import Problem, WrongSettings, warnings_of
 
     file = file or config_file(outer("config")) or Path(FILE)
     as_json_ = as_json_ or outer_json()
+    warnings: Sequence[Problem] = ()
     try:
         settings = settings_reader(file)()
         check_open(settings)
+        warnings = warnings_of(settings)
     except WrongSettings as wrong:
         problems = wrong.problems
     except ConfigError as error:
@@ -65,11 +67,14 @@ def check(file: Path | None, as_json_: bool) -> int:
         problems = ()
     if as_json_:
         found = [{"path": each.path, "line": each.line, "problem": each.text} for each in problems]
-        click.echo(as_json({"file": str(file), "good": not problems, "problems": found}))
+        doubts = [{"path": each.path, "warning": each.text} for each in warnings]
+        click.echo(as_json({"file": str(file), "good": not problems, "problems": found, "warnings": doubts}))
     elif problems:
         for problem in problems:
             click.echo(printable(f"{file}: {problem}"))
     else:
+        for warning in warnings:
+            click.echo(printable(f"{file}: warning: {warning}"))
         routes, tokens = counted(len(settings.routes), "route"), counted(len(settings.tokens), "token")
         click.echo(f"{file} is good: {routes}, {tokens}")
     return 2 if problems else 0

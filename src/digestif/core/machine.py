@@ -378,6 +378,16 @@ def is_held(slot: Slot, token: str, *, now: Millis) -> bool:
     return slot.token == token and is_live(slot, now=now)
 
 
+def is_leased_until(slot: Slot, until: Millis) -> bool:
+    """True if the timeline is open under a lease with exactly this end, other than that of a move."""
+    return slot.state is State.OPEN and slot.parked is None and slot.until == until
+
+
+def after_early_end(slot: Slot, *, now: Millis) -> Slot:
+    """The lease ends now, because its holder was not seen to renew it: the digest is a suspect."""
+    return replace(slot, until=now)
+
+
 def is_empty(slot: Slot) -> bool:
     """True if the timeline has no record at all."""
     return slot.pending == 0 and (slot.digest is None or slot.digest.records == 0)

@@ -26,6 +26,13 @@ class Openings(Struct, frozen=True, omit_defaults=True):
     urgent: bool = False  # a record's own deadline does not wait for an opening
 
 
+def agree(stored: Openings, fresh: Openings, *, after: Millis) -> bool:
+    """True if both have the same openings after a time, as far as both know them."""
+    left, found = ([number for number in each.numbers if number > after] for each in (stored, fresh))
+    known = min(len(left), len(found))
+    return left[:known] == found[:known]
+
+
 class Terms(Struct, frozen=True):
     """The numbers of a policy that a store needs for one add. Durations in milliseconds."""
 

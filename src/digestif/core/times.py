@@ -22,6 +22,14 @@ def to_seconds(millis: Millis) -> float:
     return millis / 1000
 
 
+def is_past(time: Millis, *, now: Millis, longest: Millis) -> bool:
+    """True for a stored time that has come, or that lies further ahead than the longest interval of its kind.
+
+    Only a clock that was set back later can have written such a time: waiting for it would stop things for as long.
+    """
+    return not now < time <= now + longest
+
+
 def datetime_of(seconds: float) -> datetime:
     """A time in UTC. Raises ValueError where the calendar ends."""
     try:

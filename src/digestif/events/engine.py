@@ -159,6 +159,15 @@ class WorkerStarted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShortWindow(Event):
+    """A worker started that may miss a window, because it looks too seldom for it."""
+
+    level: ClassVar[int] = logging.WARNING
+    source: str  # of the policy: engine, route mail:*, handler mail:*
+    problem: str  # which window it is, and what to do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStopping(Event):
     """A worker was stopped: it claims nothing more, and waits for handlers that are running."""
 

@@ -19,10 +19,12 @@ from digestif.core.policy import Policy
 from digestif.core.terms import Openings, Override, Terms
 from digestif.core.texts import reason_of, shortened
 from digestif.core.times import Millis
+from digestif.core.windows.window import Window
 from digestif.errors import ConfigError
 from digestif.events.base import Events
 from digestif.events.engine import PolicyFailed
 from digestif.intake.patterns import Patterns
+from digestif.intake.zone_data import zone_data_version
 
 PolicyOf = Callable[[str], Policy]  # from timeline
 Redelivery = Literal["merge", "same"]
@@ -148,6 +150,12 @@ class Policies:
         ttls = [policy.ttl for source in (self._engine, *self._sources) for policy in source.policies()]
         return None if None in ttls else min(ttl for ttl in ttls if ttl is not None)
 
+    def windows(self) -> list[tuple[str, Window]]:
+        """Where each window in the code comes from, and the window; of functions, as far as they were asked."""
+        sources = (self._engine, *self._sources)
+        known = {(source.name, policy.window) for source in sources for policy in source.policies()}
+        return [(name, window) for name, window in sorted(known, key=repr) if window is not None]
+
     def fingerprints(self) -> dict[str, str]:
         """A text for the policy of each pattern, of a program without any for `*`. It changes if the code does."""
         return {p: source.fingerprint for p, source in self._sources.items()} or {"*": self._engine.fingerprint}
@@ -248,7 +256,8 @@ class _Source(ABC):
 
     @property
     def fingerprint(self) -> str:
-        return _fingerprint(self.policy)
+        text = _fingerprint(self.policy)
+        return f"{text} by zone data {zone_data_version()}" if self.asks else text
 
 
 class _Fixed(_Source):

@@ -11,7 +11,7 @@ from digestif.core.texts import shortened
 from digestif.dsn import Dsn, written_path
 from digestif.errors import ConfigError
 from digestif.service.settings import Settings
-from digestif.stores.registry import StoreOptions, open_store
+from digestif.stores.registry import StoreOptions, check_dsn
 from digestif.stores.sqlite import SQLiteOptions, path_of
 
 _HOST = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?")
@@ -112,10 +112,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check_store(text: str) -> None:
-    """ConfigError if the DSN is wrong. A SQLite file is not made; the others connect with the first call."""
+    """ConfigError if the DSN is wrong. A SQLite file is not made, and no server is connected to."""
     _, dsn = Dsn.parse(text).divided(StoreOptions)
     if dsn.scheme != "sqlite":
-        open_store(text, settles=False).close()
+        check_dsn(text)
         return
     path = path_of(dsn.location)
     dsn.read(SQLiteOptions)

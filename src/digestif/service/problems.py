@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from digestif.core.policy import Policy
 from digestif.errors import ConfigError
+from digestif.service.settings import Settings
 
 SHOWN_OF_SECRET = 4  # characters in a row that a message may share with a text from the environment
 
@@ -36,6 +38,19 @@ class WrongSettings(ConfigError):
         more = len(self.problems) - 1
         rest = f" (and {more} more: digestif check {source})" if more else ""
         super().__init__(f"{source}: {self.problems[0]}{rest}")
+
+
+def warnings_of(settings: Settings) -> list[Problem]:
+    """What a service can run with, although it is hardly meant: windows that its worker may miss."""
+    routes = {f"routes[{place}].policy": route.options.get("policy") for place, route in enumerate(settings.routes)}
+    cadences = {f"cadences.{name}": text for name, text in settings.cadences.items() if text != "off"}
+    found: list[Problem] = []
+    for path, text in {"policy": settings.policy, **cadences, **routes}.items():
+        window = None if text is None else Policy.parse(str(text)).window
+        doubt = None if window is None else window.missed_by(settings.worker.poll)
+        if doubt is not None:
+            found.append(Problem(path=path, text=doubt))
+    return found
 
 
 class Problems:

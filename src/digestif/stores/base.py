@@ -119,6 +119,13 @@ class Lease(NamedTuple):
     frozen: bool = False  # its records are settled: an earlier attempt may have sent them
 
 
+class LeaseEnd(NamedTuple):
+    """When the lease of an open timeline ends."""
+
+    timeline: str
+    until: Millis
+
+
 class Candidate(NamedTuple):
     """A timeline that could be delivered now. Whether it may is for the caller to say, with `admit`."""
 
@@ -547,6 +554,17 @@ class Store(StoreReader, Notes, Documents):
     @abstractmethod
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         """Let leases end `lease` milliseconds from now. Without `alone`, clear the note that they run alone."""
+
+    @abstractmethod
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
+        """Leases that end after a time, the earliest of each partition first, at most `limit` in all.
+
+        Leases of paused timelines and of moves are left out, and so are partitions that do not answer.
+        """
+
+    @abstractmethod
+    def end_leases(self, leases: Sequence[LeaseEnd], *, now: Millis | None) -> list[bool]:
+        """End leases now, as if they had run out. False for a lease that has another end by now: nothing changes."""
 
     @abstractmethod
     def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:

@@ -17,9 +17,10 @@ from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.removals import Removals
 from digestif.core.times import Millis
+from digestif.core.transfer import FOREVER
 from digestif.dsn import Dsn
 from digestif.errors import StoreUnavailable
-from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival, Durability
+from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival, Durability, LeaseEnd
 from digestif.stores.fork import watch
 from digestif.stores.gate import Turnstile, holding
 from digestif.stores.ordered import Ordered
@@ -350,6 +351,10 @@ class MemoryRows(NeverDamaged):
 
     def suspects(self, now: Millis, *, limit: int) -> list[str]:
         return [timeline for *_, timeline in self._until(_UNTIL, now, limit=limit)]
+
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
+        later = takewhile(lambda item: item[0] < FOREVER, self._orders[_UNTIL].after((time + 1, 0, "")))
+        return [LeaseEnd(timeline, until) for until, _, timeline in islice(later, limit)]
 
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
         suspect = next((until for until, *_ in self._until(_UNTIL, now, limit=1)), None)

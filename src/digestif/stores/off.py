@@ -22,6 +22,7 @@ from digestif.stores.base import (
     Completion,
     Durability,
     Lease,
+    LeaseEnd,
     Maintained,
     QuarantinedRecord,
     Release,
@@ -148,6 +149,12 @@ class OffStore(Store):
         return False
 
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
+        return [False] * len(leases)
+
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
+        return []
+
+    def end_leases(self, leases: Sequence[LeaseEnd], *, now: Millis | None) -> list[bool]:
         return [False] * len(leases)
 
     def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:

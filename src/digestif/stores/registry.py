@@ -1,7 +1,7 @@
 """Stores by scheme: the built-in ones, and those that other packages offer by the entry point `digestif.stores`."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES
@@ -58,18 +58,32 @@ MEANT = {
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def open_store(text: str, *, namespace: str = "d", settles: bool = True) -> Store:
-    """Open the store that a DSN names; if this `settles` the namespace, with the settings that the DSN gives it."""
-    check_namespace(namespace)
-    refuse_few_slashes(text, what="store", built_in=BUILT_IN, meant=MEANT)
-    common, dsn = Dsn.parse(text).divided(StoreOptions)
-    opener: Opener = load_opener(
-        dsn.scheme, what="store", built_in=BUILT_IN, extras=EXTRAS, group=ENTRY_POINTS, meant=MEANT
-    )
-    store = opener(dsn, namespace=namespace)
-    if common.value_bytes is not None and settles:
+# Openers that look at a server, and what makes the same stores without doing so.
+UNCONNECTED = {"digestif.stores.redis:from_dsn": "digestif.stores.redis:unconnected"}
+
+
+def open_store(text: str, *, namespace: str = "d") -> Store:
+    """Open the store that a DSN names, and give its namespace the settings of the DSN."""
+    common, store = _opened(text, BUILT_IN, namespace=namespace)
+    if common.value_bytes is not None:
         _raise_value_bytes(store, common.value_bytes)
     return store
+
+
+def check_dsn(text: str) -> None:
+    """Raise ConfigError if the DSN of a store is wrong. Nothing is connected to."""
+    _, store = _opened(text, {scheme: UNCONNECTED.get(opener, opener) for scheme, opener in BUILT_IN.items()})
+    store.close()
+
+
+def _opened(text: str, openers: Mapping[str, str], *, namespace: str = "d") -> tuple[StoreOptions, Store]:
+    check_namespace(namespace)
+    refuse_few_slashes(text, what="store", built_in=openers, meant=MEANT)
+    common, dsn = Dsn.parse(text).divided(StoreOptions)
+    opener: Opener = load_opener(
+        dsn.scheme, what="store", built_in=openers, extras=EXTRAS, group=ENTRY_POINTS, meant=MEANT
+    )
+    return common, opener(dsn, namespace=namespace)
 
 
 def _raise_value_bytes(store: Store, wanted: int) -> None:

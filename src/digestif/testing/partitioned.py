@@ -29,6 +29,7 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Lease,
+    LeaseEnd,
     Maintained,
     QuarantinedRecord,
     Release,
@@ -206,6 +207,18 @@ class Partitioned(Store):
             "extend",
             leases,
             lambda part, share: part.extend(share, lease=lease, now=now, alone=alone),
+            key=lambda item: item.timeline,
+        )
+
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
+        answering = [part for number, part in enumerate(self.parts) if number not in self.failing]
+        return [lease for part in answering for lease in part.leases_beyond(time, limit=limit)][:limit]
+
+    def end_leases(self, leases: Sequence[LeaseEnd], *, now: Millis | None) -> list[bool]:
+        return self._spread(
+            "end_leases",
+            leases,
+            lambda part, share: part.end_leases(share, now=now),
             key=lambda item: item.timeline,
         )
 

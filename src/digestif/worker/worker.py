@@ -94,6 +94,7 @@ class Worker:
         replanning = asyncio.create_task(self._replan(attempts, loop, reached))
         wakeups = await loop.in_thread(attempts.store.listen)
         async with self._running(attempts, loop, reached) as ending:
+            attempts.report_short_windows(poll=self._poll)
             try:
                 await self._work(attempts, loop, wakeups, reached)
                 ending.grace = self._grace

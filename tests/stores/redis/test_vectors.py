@@ -373,6 +373,12 @@ COMPARISONS: dict[str, Comparison] = {
     "is_held": Comparison(
         "return not not is_held(slot, v.token, v.now)", facts(slot=slots(), token=tokens, now=times), of_slot
     ),
+    "is_leased_until": Comparison(
+        "return is_leased_until(slot, v.seen)",
+        facts(slot=slots(), seen=times),
+        lambda rule, v: rule(v["slot"], v["seen"]),
+    ),
+    "after_early_end": Comparison("after_early_end(slot, v.now) return slot", facts(slot=opened, now=times), of_slot),
     "is_empty": Comparison("return is_empty(slot, v.pending)", facts(slot=slots()), of_slot),
     "refuse_opening": Comparison("return not not refuse_opening(slot, v.now)", facts(slot=slots(), now=times), _tells),
     "is_suspect": Comparison("return is_suspect(slot, v.now)", facts(slot=slots(), now=times), of_slot),

@@ -42,6 +42,8 @@ MACHINE: dict[str, Callable[..., Any]] = {
     "last_opening": machine.last_opening,
     "is_live": machine.is_live,
     "is_held": machine.is_held,
+    "is_leased_until": machine.is_leased_until,
+    "after_early_end": machine.after_early_end,
     "is_empty": machine.is_empty,
     "refuse_opening": machine.refuse_opening,
     "is_suspect": machine.is_suspect,

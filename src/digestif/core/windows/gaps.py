@@ -41,6 +41,19 @@ def longest_gap(rules: tuple[Rule, ...]) -> Millis | None:
     return gaps[0] + max(repeats) if gaps[0] else 0
 
 
+@lru_cache(maxsize=1024)
+def shortest_hours(rules: tuple[Rule, ...]) -> Millis | None:
+    """How long the window is open at least, for the timeline with the most jitter; None if no hours bind it."""
+    closing = [rule for rule in rules if isinstance(rule.recurs, Hours) and not rule.recurs.is_always]
+    hours = _together(tuple(replace(rule, tz="UTC") if callable(rule.tz) else rule for rule in closing), EVERYTHING)
+    lengths: list[Millis] = []
+    span = hours.first_span(BEGIN_TIME) if closing else None
+    while span is not None and len(lengths) < STEPS:
+        lengths.append(span.end - span.start)
+        span = hours.first_span(span.end)
+    return min(lengths, default=None)
+
+
 def _gap_of(rule: Rule) -> Millis | None:
     """The longest gap of one rule on a clock that is never changed."""
     if isinstance(rule.recurs, Hours):

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from digestif.core.terms import Openings
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, Millis, to_seconds
-from digestif.core.windows.gaps import longest_gap
+from digestif.core.windows.gaps import longest_gap, shortest_hours
 from digestif.core.windows.occurrences import Occurrences
 from digestif.core.windows.openings import OpeningsCache
 from digestif.core.windows.recurrence import Hours
@@ -123,6 +123,19 @@ class Window:
     def is_shared(self) -> bool:
         """True if the openings of all timelines are the same: one zone, no jitter."""
         return self._zones is not None and self._cache.is_shared
+
+    def missed_by(self, poll: float) -> str | None:
+        """Say that the hours may pass between two looks of a worker, and what to do; None if they are long enough.
+
+        A worker looks every `poll` seconds. Hours that last for two looks are met even if one look comes late.
+        """
+        shortest = shortest_hours(self.rules)
+        if shortest is None or to_seconds(shortest) >= 2 * poll:
+            return None
+        return (
+            f"{self!r} is open for {to_seconds(shortest):g} s, and the worker looks every {poll:g} s: it may be missed"
+            f"; make it {2 * poll:g} s or longer, or let the worker poll every {to_seconds(shortest) / 2:g} s"
+        )
 
     # When
 

@@ -6,6 +6,8 @@ from typing import Any
 from digestif.core.damage import Damage
 from digestif.core.machine import IDLE, Slot
 from digestif.core.times import Millis
+from digestif.core.transfer import FOREVER
+from digestif.stores.base import LeaseEnd
 from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas, in_columns
 from digestif.stores.postgres.transaction import SQL, Transaction, as_bytes, as_text, encoded
@@ -172,6 +174,11 @@ class PostgresSlots(Transaction):
 
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
         return self._names(SQL.lapsed_while_paused, (self._namespace, now, limit))
+
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
+        self._write_slots()
+        rows = self._execute(SQL.leases_beyond, (self._namespace, time, FOREVER, limit)).fetchall()
+        return [LeaseEnd(as_text(key), until) for key, until in rows]
 
     def in_order(self, mark: str, *, after: tuple[int, int] | None, limit: int) -> list[Found]:
         self._write_slots()

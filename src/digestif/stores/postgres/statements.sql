@@ -91,6 +91,9 @@ SELECT key FROM (
 -- name: lapsed_while_paused
 SELECT key FROM timeline WHERE namespace = %s AND paused_until <= %s ORDER BY paused_until, id LIMIT %s
 
+-- name: leases_beyond
+SELECT key, until FROM timeline WHERE namespace = %s AND until > %s AND until < %s ORDER BY until, id LIMIT %s
+
 -- Rows have the form of `claimable`.
 -- name: suspects
 SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until >= %s AND until <= %s ORDER BY until, id LIMIT %s

@@ -23,11 +23,14 @@ class RedisOptions:
 
 def from_dsn(dsn: Dsn, *, namespace: str) -> RedisStore:
     """Open the store. Raises ConfigError for an unfit server; a server out of reach fails the first call."""
+    return _examined(unconnected(dsn, namespace=namespace))
+
+
+def unconnected(dsn: Dsn, *, namespace: str) -> RedisStore:
+    """The store of a DSN, whose server is not looked at yet."""
     partitions = dsn.read(RedisOptions, Options).partitions
     link = open_link(dsn, namespace=namespace)
-    return _examined(
-        RedisStore(link, namespace=namespace, partitions=partitions, clustered=dsn.scheme.endswith("+cluster"))
-    )
+    return RedisStore(link, namespace=namespace, partitions=partitions, clustered=dsn.scheme.endswith("+cluster"))
 
 
 def from_client(client: Any, *, namespace: str = "d", partitions: int | None = None, **options: Any) -> RedisStore:

@@ -9,6 +9,7 @@ from digestif.core import machine
 from digestif.core.capacity import Cursor, age_order
 from digestif.core.machine import Slot
 from digestif.core.times import Millis
+from digestif.core.transfer import FOREVER
 from digestif.errors import InvalidState, StoreError
 from digestif.ids import shuffled
 from digestif.stores.base import (
@@ -24,6 +25,7 @@ from digestif.stores.base import (
     Completion,
     Due,
     Lease,
+    LeaseEnd,
     QuarantinedRecord,
     Release,
     Store,
@@ -265,6 +267,23 @@ class RedisLeases(RedisVerbs, Store):
             return self._call(partition, [held.timeline for held in share], request, declared="slot")
 
         return self._write_shares("extend", leases, lambda held: held.timeline, call, now=now)
+
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
+        share = max(1, limit // self.partitions)
+        calls = [Call.of(each, {"time": time, "end": FOREVER, "limit": share}) for each in range(self.partitions)]
+        found: list[LeaseEnd] = []
+        for partition, reply in enumerate(self._scripts.query_each("leases_beyond", calls)):
+            if not isinstance(reply, Exception):
+                ends = dict(zip(map(as_text, reply[::2]), reply[1::2], strict=True))
+                found += [LeaseEnd(name, int(float(ends[name]))) for name in self._without_strays(partition, [*ends])]
+        return found
+
+    def end_leases(self, leases: Sequence[LeaseEnd], *, now: Millis | None) -> list[bool]:
+        def call(partition: int, share: list[LeaseEnd]) -> Call:
+            request = {"ends": [lease.until for lease in share]}
+            return self._call(partition, [lease.timeline for lease in share], request, declared="slot")
+
+        return self._write_shares("end_leases", leases, lambda lease: lease.timeline, call, now=now)
 
     # Records
 

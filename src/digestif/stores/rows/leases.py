@@ -17,6 +17,7 @@ from digestif.stores.base import (
     ClaimPage,
     Due,
     Lease,
+    LeaseEnd,
     Release,
     Unadmitted,
 )
@@ -146,6 +147,19 @@ def extend(rows: Rows, lease: Lease, *, until: Millis, now: Millis, alone: bool)
         return False
     rows.put_slot(lease.timeline, replace(slot, until=until, alone=slot.alone and alone))
     return True
+
+
+def end_leases(rows: Rows, leases: Sequence[LeaseEnd], *, now: Millis) -> list[bool]:
+    rows.concern(lease.timeline for lease in leases)
+    return [_end_lease(rows, lease, now=now) for lease in leases]
+
+
+def _end_lease(rows: Rows, lease: LeaseEnd, *, now: Millis) -> bool:
+    for timeline, slot in readable(rows, [lease.timeline]):
+        if machine.is_leased_until(slot, lease.until):
+            rows.put_slot(timeline, machine.after_early_end(slot, now=now))
+            return True
+    return False
 
 
 def release_all(rows: Rows, releases: Sequence[Release], *, now: Millis) -> list[bool]:

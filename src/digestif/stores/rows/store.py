@@ -26,6 +26,7 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Lease,
+    LeaseEnd,
     Maintained,
     QuarantinedRecord,
     Release,
@@ -51,7 +52,16 @@ from digestif.stores.rows import (
     schedule,
     transfer,
 )
-from digestif.stores.rows.leases import Grant, admit, claim, claim_suspects, extend_all, open_ready, release_all
+from digestif.stores.rows.leases import (
+    Grant,
+    admit,
+    claim,
+    claim_suspects,
+    end_leases,
+    extend_all,
+    open_ready,
+    release_all,
+)
 from digestif.stores.rows.survey import pages_of_flaws, repair_page, survey, verify
 from digestif.stores.rows.view import Rows
 from digestif.stores.transfer import ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, TransferStore
@@ -205,6 +215,13 @@ class RowStore(Store, TransferStore):
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
         at = self._now(now)
         return self._write(lambda rows: extend_all(rows, leases, until=at + lease, now=at, alone=alone))
+
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
+        return self._read(lambda rows: rows.leases_beyond(time, limit=limit))
+
+    def end_leases(self, leases: Sequence[LeaseEnd], *, now: Millis | None) -> list[bool]:
+        at = self._now(now)
+        return self._write(lambda rows: end_leases(rows, leases, now=at))
 
     def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
         at = self._now(now)

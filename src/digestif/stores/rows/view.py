@@ -14,7 +14,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry, State
 from digestif.core.removals import Removals
 from digestif.core.times import Millis
-from digestif.stores.base import Arrival, Lease
+from digestif.stores.base import Arrival, Lease, LeaseEnd
 from digestif.stores.damage import Unreadable
 from digestif.stores.documents import Document
 from digestif.stores.reader import UNLEASED
@@ -131,6 +131,7 @@ class Rows(Protocol):
     def lapsed(self, now: Millis, *, limit: int) -> list[str]: ...
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]: ...
     def suspects(self, now: Millis, *, limit: int) -> list[str]: ...  # lapsed and not paused
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]: ...
     def expiring(self, now: Millis, *, limit: int) -> list[str]: ...
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]: ...  # and the first lapse
     def due(self, now: Millis, *, limit: int) -> list[str]: ...  # what `claimable` gives, locked or not

@@ -11,7 +11,8 @@ import msgspec
 from digestif.core.damage import Damage
 from digestif.core.machine import IDLE, Slot
 from digestif.core.times import Millis
-from digestif.stores.base import Arrival
+from digestif.core.transfer import FOREVER
+from digestif.stores.base import Arrival, LeaseEnd
 from digestif.stores.damage import Unreadable
 from digestif.stores.rows import NEVER, Found, Marks, TimelineRow, Waiting, marks
 from digestif.stores.rows.bodies import read_slot, timeline_row
@@ -252,6 +253,10 @@ class SqliteSlots:
 
     def suspects(self, now: Millis, *, limit: int) -> list[str]:
         return self._timelines(SQL.suspects, now, limit)
+
+    def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
+        self._write_slots()
+        return [LeaseEnd(*row) for row in self._rows(SQL.leases_beyond, (self._namespace, time, FOREVER, limit))]
 
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
         return self.due(now, limit=limit), self._value(SQL.first_suspect, self._namespace, now)

@@ -105,6 +105,9 @@ SELECT key FROM timeline WHERE namespace = ? AND paused_until <= ? ORDER BY paus
 -- name: suspects
 SELECT key FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until, id LIMIT ?
 
+-- name: leases_beyond
+SELECT key, until FROM timeline WHERE namespace = ? AND until > ? AND until < ? ORDER BY until, id LIMIT ?
+
 -- name: first_suspect
 SELECT until FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until LIMIT 1
 

@@ -8,6 +8,7 @@ from digestif.testing.conformance.backlog import BacklogCounts, UncountedAttempt
 from digestif.testing.conformance.backoff import Backoffs
 from digestif.testing.conformance.border import Configuration, Refusals, StoredValues
 from digestif.testing.conformance.capacity import Capacity
+from digestif.testing.conformance.clocks import LeasesAhead
 from digestif.testing.conformance.complete import Completions, Replays, StaleTokens
 from digestif.testing.conformance.control import Flushes, Pauses, Retractions
 from digestif.testing.conformance.damage import DamagedAccounts, DamagedTimelines, Repairs
@@ -81,6 +82,7 @@ class StoreConformance(
     KeptDocuments,
     LapsesAlone,
     LargeValues,
+    LeasesAhead,
     LetterPages,
     Losses,
     Maintenance,

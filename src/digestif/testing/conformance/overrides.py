@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from digestif import ConfigError, Digest, Digests, InvalidState, Policy, Record, Retry, Window
 from digestif.stores.base import Store
@@ -489,6 +490,27 @@ class ChangedPolicies(Suite):
         assert deliveries(digests, by_worker, sent, [clock("09:00", day=729)]) == [(clock("09:00", day=729), ["a"])]
         digests.add("t", "b", now=clock("12:00", day=729))
         assert digests.timeline("t").due == clock("09:00", day=730)
+
+    def test_openings_of_an_override_that_the_calendar_no_longer_has_are_replaced(
+        self, digests_with: DigestsWith, store: Store
+    ) -> None:
+        """Fact 60. They were stored by older zone data, an hour later: after one delivery the next is at 09:00."""
+        digests = digests_with()
+        sent = sent_by(digests, "t")
+        digests.set_policy("t", DAILY, now=clock("12:00"))
+        override = store.inspect("t").override
+        assert override is not None
+        assert override.terms.openings is not None
+        later = tuple(number + 3_600_000 for number in override.terms.openings.numbers)
+        openings = replace(override.terms.openings, numbers=later)
+        store.refresh_override("t", replace(override, terms=replace(override.terms, openings=openings)))
+        digests.add("t", "a", key="a", now=clock("12:00"))
+
+        left = deliveries(digests, by_worker, sent, [clock("09:00", day=1), clock("10:00", day=1)])
+        digests.add("t", "b", now=clock("12:00", day=1))
+
+        assert left == [(clock("10:00", day=1), ["a"])]
+        assert digests.timeline("t").due == clock("09:00", day=2)
 
     def test_another_policy_in_the_code_is_planned_on_request(self, digests_with: DigestsWith) -> None:
         """Fact 60. replan moves what waits by the policies of the code, of a pattern; the answer is how many."""

@@ -16,8 +16,9 @@ from digestif.core.capacity import Cursor, age_order
 from digestif.core.ledger import Ledger
 from digestif.core.machine import IDLE
 from digestif.core.records import State
+from digestif.core.transfer import FOREVER
 from digestif.errors import Busy
-from digestif.stores.base import Burial, Requeued
+from digestif.stores.base import Burial, LeaseEnd, Requeued
 from digestif.stores.memory import MemoryStore
 from digestif.stores.reader import Part
 from digestif.stores.transfer import ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, ParcelKind
@@ -87,6 +88,15 @@ class Exports(Suite):
 
         assert parcel.slot.digest is not None
         assert (parcel.slot.digest.frozen, parcel.slot.digest.lapses) == (True, 1)
+
+    def test_the_lease_of_an_export_does_not_end_early(self, store: Movable) -> None:
+        """It lies in the year 10000, which is no fault of a clock."""
+        arrive(store, "t", ["a"])
+        begin(store)
+
+        assert store.leases_beyond(NOW, limit=1000) == []
+        assert store.end_leases([LeaseEnd("t", FOREVER)], now=NOW) == [False]
+        assert store.inspect("t").until == FOREVER
 
     def test_an_export_that_is_begun_again_is_the_same(self, store: Movable) -> None:
         arrive(store, "t", ["a"])

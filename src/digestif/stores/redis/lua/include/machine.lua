@@ -246,6 +246,15 @@ local function is_held(slot, token, now)
   return slot.token == token and is_live(slot, now)
 end
 
+-- Whether the timeline is open under a lease with exactly this end, other than that of a move.
+local function is_leased_until(slot, seen)
+  return slot.state == 'open' and not slot.parked and slot['until'] == seen
+end
+
+local function after_early_end(slot, now)
+  slot['until'] = now
+end
+
 local function is_empty(slot, pending)
   return pending == 0 and (not slot.digest or slot.digest.records == 0)
 end
