@@ -272,11 +272,11 @@ class Scripts:
         """Run a script that only reads the keys it is given; raises its error."""
         return required(self.ask([Command(partition, (len(keys), *keys, *arguments), load(name))])[0])
 
-    def ask(self, commands: Sequence[Command]) -> list[Any]:
+    def ask(self, commands: Sequence[Command], *, fail_fast: bool = False) -> list[Any]:
         """Answers of commands that only read; an answer may be an error, for example that the layout has changed."""
         partitions = list(dict.fromkeys(command.partition for command in commands))
         questions = [self._layouts.question(partition) for partition in partitions]
-        answers = self._link.run([*commands, *questions], writes=False)
+        answers = self._link.run([*commands, *questions], writes=False, fail_fast=fail_fast)
         layouts = dict(zip(partitions, answers[len(commands) :], strict=True))
         wrong = {each: error for each, layout in layouts.items() if (error := self._layouts.check(each, layout))}
         return [

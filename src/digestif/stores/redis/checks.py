@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from digestif.errors import ConfigError, StoreUnavailable
+from digestif.clock import monotonic
+from digestif.errors import ConfigError, DigestifError, StoreUnavailable
 from digestif.stores.base import Durability
 from digestif.stores.redis.client.link import Link, required
 from digestif.stores.redis.layout import read_settings
 
 OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
+
+SETTLE_SECONDS = 5.0  # for which servers are asked again while one of them is a replica: a failover may be under way
+AGAIN_SECONDS = 0.2  # between two questions
 
 _ORDER = (Durability.NOTHING, Durability.PROCESS_KILL, Durability.POWER_LOSS)
 
@@ -29,12 +33,7 @@ def examine(
 
     Nodes of a cluster that can't be reached are left out, so that the others are served.
     """
-    answers = link.ask_all("INFO", patience=0 if clustered else patience)
-    if clustered and all(isinstance(answer, StoreUnavailable) for answer in answers.values()):
-        answers = link.ask_all("INFO", patience=patience)
-    facts = {name: _facts(answer) for name, answer in answers.items() if not isinstance(answer, StoreUnavailable)}
-    if not facts:
-        raise next(iter(answers.values()))
+    facts = _ask_primaries(link, clustered=clustered, patience=patience)
     for name, known in facts.items():
         _check(name, known, clustered=clustered)
     persistence = link.ask_all("CONFIG", "GET", "*appendfsync*", patience=0)
@@ -48,13 +47,44 @@ def examine(
     )
 
 
+def _ask_primaries(link: Link, *, clustered: bool, patience: float | None) -> dict[str, dict[str, str]]:
+    """The fields of INFO, by the name of the primary. Replicas are asked again for some seconds, then refused."""
+    end = monotonic() + SETTLE_SECONDS
+    while True:
+        facts = _ask(link, clustered=clustered, patience=patience)
+        replica = next((name for name, known in facts.items() if known.get("role") != "master"), None)
+        if replica is None:
+            return facts
+        if monotonic() >= end:
+            raise _is_replica(replica, elected=link.topology.elects)
+        link.refresh(after=AGAIN_SECONDS)
+
+
+def _ask(link: Link, *, clustered: bool, patience: float | None) -> dict[str, dict[str, str]]:
+    answers = link.ask_all("INFO", patience=0 if clustered else patience)
+    if clustered and all(isinstance(answer, StoreUnavailable) for answer in answers.values()):
+        answers = link.ask_all("INFO", patience=patience)
+    facts = {name: _facts(answer) for name, answer in answers.items() if not isinstance(answer, StoreUnavailable)}
+    if not facts:
+        raise next(iter(answers.values()))
+    return facts
+
+
+def _is_replica(name: str, *, elected: bool) -> DigestifError:
+    """The error for a server that stays a replica. Where primaries are elected, another one will be named."""
+    if not elected:
+        return ConfigError(f"{name}: this server is a replica, which loses what is written to it; name its primary")
+    return StoreUnavailable(
+        f"{name}: this server is named as a primary, and has been a replica for {SETTLE_SECONDS:g} s: a failover has "
+        "not ended; try again, and if that goes on see CLUSTER NODES or ask the sentinels"
+    )
+
+
 def _check(name: str, known: Mapping[str, str], *, clustered: bool) -> None:
     product, version = _product(known)
     oldest = OLDEST[product]
     if tuple(int(part) for part in version.split(".")[:2]) < oldest:
         raise ConfigError(f"{name}: {product} {version} is too old, {oldest[0]}.{oldest[1]} or later is needed")
-    if known.get("role") != "master":
-        raise ConfigError(f"{name}: this server is a replica, which loses what is written to it; name its primary")
     policy = known.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not policy.startswith("volatile-"):  # those spare keys without a TTL: all of ours
         raise ConfigError(

@@ -18,7 +18,7 @@ from digestif.stores.damage import Unreadable, unreadable_note
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import DAMAGED, NO_KEYS, Call
 from digestif.stores.redis.client.commands import Command, Packed, ScriptRefused, joined, pack
-from digestif.stores.redis.client.link import all_required
+from digestif.stores.redis.client.link import all_required, required
 from digestif.stores.redis.keys import as_text
 from digestif.stores.redis.verbs import RedisVerbs, read_slots, shares_of
 from digestif.stores.transfer import PAST, ExportedRecord, Fence, ImportPage, ImportProgress, Parcel, TransferStore
@@ -189,7 +189,8 @@ class RedisTransfer(RedisVerbs, TransferStore):
     # Notes
 
     def note(self, partition: int, name: str) -> bytes | None:
-        [body] = self._scripts.get([Command(partition, ("HGET", self._notes(partition), name))])
+        command = Command(partition, ("HGET", self._notes(partition), name))
+        body = required(self._scripts.ask([command], fail_fast=True)[0])  # claims read notes, too
         return body if body is None else bytes(body)
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:

@@ -107,6 +107,11 @@ def unavailable(error: Exception, name: str, *, patience: float) -> Exception:
     return _translated(error, f"{name}: {waited}{_text(error)}")
 
 
+def again(error: Exception) -> Exception:
+    """A copy of an error that several threads may raise."""
+    return type(error)(*error.args)
+
+
 def redirection(error: Exception) -> tuple[str, int]:
     """Where a MOVED or ASK reply points to."""
     host, _, port = str(error).rpartition(" ")[2].rpartition(":")

@@ -4,15 +4,16 @@ from collections.abc import Iterable, Sequence
 from threading import Event
 from typing import Any
 
-from redis.exceptions import ResponseError
+from redis.exceptions import ResponseError, TimeoutError
 
 from digestif.clock import monotonic
 from digestif.errors import ConfigError
 from digestif.stores.fork import watch
 from digestif.stores.redis.client.commands import Command, Part
-from digestif.stores.redis.client.faults import FAILURES, UNREACHABLE, Remedy, final, remedy
-from digestif.stores.redis.client.pipeline import UNANSWERED, Confirmation, Request
-from digestif.stores.redis.client.retries import Backoff, Sender, backoff, stream, unanswered
+from digestif.stores.redis.client.faults import FAILURES, UNREACHABLE, Remedy, again, final, remedy, unavailable
+from digestif.stores.redis.client.pipeline import UNANSWERED, Confirmation, Request, expect
+from digestif.stores.redis.client.probes import Probes
+from digestif.stores.redis.client.retries import HANGS_SECONDS, Backoff, Sender, backoff, stream, unanswered
 from digestif.stores.redis.client.topology import Topology
 
 # After a call has waited for a node in vain, calls that fail fast do so at once for a second, and then try only once.
@@ -36,6 +37,7 @@ class Link:
         self._patience = patience
         self._confirmation = confirmation
         self._closed = Event()
+        self._probes = Probes(topology, closed=self._closed)
         watch(self)
 
     def run(
@@ -52,7 +54,8 @@ class Link:
         that may pass are retried until the link's patience is over, so a command may run more than once, and commands
         of one call in any order. One that fails does not stop the others. `writes`: an answer counts only once as many
         replicas have it as the link waits for. `fail_fast`: do not wait again for a node for which another call has
-        just waited in vain. `patience`: instead of the link's; 0 tries once.
+        just waited in vain, and not for long for one of several nodes. `patience`: instead of the link's; 0 tries once,
+        and fails fast.
         """
         began = monotonic()
         confirmation = self._confirmation if writes else None
@@ -62,12 +65,12 @@ class Link:
             return [failed[number] if number in failed else next(answers) for number in range(len(commands))]
         requests = [Request(command) for command in commands]
         if len(requests) == 1 and confirmation is None:
-            answer = self._try_once(requests[0])
+            answer = self._try_once(requests[0], fail_fast=fail_fast)
             if answer is not UNANSWERED:
                 return [answer]
         if fail_fast and self._recent_failure(commands, seconds=TRY_ONCE_SECONDS):
             patience = 0.0
-        return self._send(requests, began, confirmation, patience=patience)
+        return self._send(requests, began, confirmation, patience=patience, fail_fast=fail_fast)
 
     def run_in_turn(self, requests: Iterable[Request]) -> list[Any]:
         """Answer each request as `run` does, and send it as soon as it is made. One with an answer is not sent.
@@ -94,9 +97,15 @@ class Link:
         answers = self._send(requests, monotonic(), patience=patience)
         return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
 
+    def refresh(self, *, after: float) -> None:
+        """Find out again which nodes serve the partitions, after so many seconds."""
+        self._closed.wait(after)
+        self.topology.refresh(failed=None)
+
     def close(self) -> None:
         """Close every connection. Later calls are answered with StoreUnavailable."""
         self._closed.set()
+        self._probes.close()
         self.topology.close()
 
     def before_fork(self) -> None:
@@ -105,6 +114,7 @@ class Link:
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
             self.topology.after_fork()
+            self._probes.after_fork()
 
     def _recently_failed(self, commands: Sequence[Command]) -> dict[int, Exception]:
         """By position: the errors of commands for whose nodes a call has just waited in vain."""
@@ -113,7 +123,7 @@ class Link:
             return failed
         for number, command in enumerate(commands):
             if error := self._recent_failure([command], seconds=FAIL_SECONDS):
-                failed[number] = type(error)(*error.args)  # anew: several threads may raise it
+                failed[number] = again(error)
         return failed
 
     def _recent_failure(self, commands: Sequence[Command], *, seconds: float) -> Exception | None:
@@ -124,7 +134,7 @@ class Link:
             return None
         return next((error for node in nodes if (error := node.recent_failure(seconds=seconds))), None)
 
-    def _try_once(self, request: Request) -> Any:
+    def _try_once(self, request: Request, *, fail_fast: bool) -> Any:
         """The short way for a single request. UNANSWERED: it takes a Sender."""
         command = request.command
         if self._closed.is_set():
@@ -136,13 +146,17 @@ class Link:
             return UNANSWERED
         try:
             connection.send_packed_command((command.message(),), check_health=False)
+            if fail_fast and self.topology.is_divided:
+                expect(connection, seconds=HANGS_SECONDS)
             answer = connection.read_response(disable_decoding=True)
         except ResponseError as error:
             node.give(connection)
             return final(error, node.name) if remedy(error) is Remedy.NONE else UNANSWERED
-        except UNREACHABLE:
+        except UNREACHABLE as error:
             request.may_be_done = True
             node.drop(connection)
+            if isinstance(error, TimeoutError) and self.topology.is_divided:
+                self._probes.begin(node, unavailable(error, node.name, patience=0))
             return UNANSWERED
         except BaseException:
             node.drop(connection)
@@ -157,14 +171,17 @@ class Link:
         confirmation: Confirmation | None = None,
         *,
         patience: float | None = None,
+        fail_fast: bool = False,
     ) -> list[Any]:
         Sender(
             self.topology,
             closed=self._closed,
             began=began,
             patience=self._patience if patience is None else patience,
+            fail_fast=fail_fast or patience == 0,
             confirmation=confirmation,
             backoff=self.backoff,
+            probes=self._probes,
         ).send(requests)
         return [request.answer for request in requests]
 

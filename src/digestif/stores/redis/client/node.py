@@ -53,6 +53,7 @@ class Node:
         self._close_idle_at = 0.0
         self._closed = False
         self._failure: tuple[float, Exception] | None = None
+        self.silence: Exception | None = None  # the answer of calls that fail fast, while a probe has no answer
 
     @property
     def name(self) -> str:
@@ -84,19 +85,28 @@ class Node:
 
     def connect_outside_pool(self) -> Any:
         """A fresh connection that the caller disconnects; the pool does not count it."""
+        connection = self.new_connection()
+        connection.connect()
+        return connection
+
+    def new_connection(self) -> Any:
+        """Make a connection outside the pool that is not connected yet."""
         pool = self._pool
         limit = pool.connection_kwargs.get("socket_timeout") or REPLY_SECONDS
         settings = {**pool.connection_kwargs, "socket_timeout": limit, "retry": Retry(NoBackoff(), 0)}
-        connection = pool.connection_class(**settings)
-        connection.connect()
-        return connection
+        return pool.connection_class(**settings)
 
     def note_failure(self, error: Exception) -> None:
         """Note that a call waited for this node in vain."""
         self._failure = (monotonic(), error)
 
     def recent_failure(self, *, seconds: float) -> Exception | None:
-        """The error of a call that waited in vain within the last seconds, unless another had an answer since."""
+        """The error of a call that waited in vain within the last seconds, unless another had an answer since.
+
+        While the node is probed it is the error with which the probes began, however long ago.
+        """
+        if (silence := self.silence) is not None:
+            return silence
         failure = self._failure  # another thread may reset it just now
         if failure is None or monotonic() - failure[0] > seconds:
             return None
@@ -113,6 +123,7 @@ class Node:
         """In the child: leave everything to the parent, above all the sockets."""
         self._idle = deque()
         self._pool = self._make_pool()
+        self.silence = None  # its probes stay with the parent
 
     def _connect(self) -> Any:
         return self._pool.get_connection("EVALSHA") if _WANTS_A_COMMAND else self._pool.get_connection()

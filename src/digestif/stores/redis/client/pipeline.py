@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from redis.exceptions import ResponseError
+from redis.exceptions import ResponseError, TimeoutError
 
+from digestif.clock import monotonic
 from digestif.errors import StoreUnavailable
 from digestif.stores.redis.client.commands import Command, message
 from digestif.stores.redis.client.node import Node
@@ -86,6 +87,10 @@ class NodePipeline:
         self._connection, self._reused = self.node.take()
         self._connection.send_packed_command((data,), check_health=False)
 
+    def expect(self, *, until: float) -> None:
+        """Raise TimeoutError unless a reply begins to arrive until then."""
+        expect(self._connection, seconds=until - monotonic())
+
     def receive(self) -> None:
         """Give each request its answer or its error."""
         for request in self.requests:
@@ -107,7 +112,7 @@ class NodePipeline:
             self.node.drop_idle()  # they may have died as well
         for request in self.requests:
             if request.answer is UNANSWERED:
-                request.error, request.stale = error, self._reused
+                request.error, request.stale = error, self._reused and not isinstance(error, TimeoutError)
                 request.may_be_done = request.may_be_done or was_sent
 
     def abandon(self) -> None:
@@ -157,6 +162,12 @@ class OpenPipeline(NodePipeline):
         self._failed = True
         self._unsent = []
         super().fail(error)
+
+
+def expect(connection: Any, *, seconds: float) -> None:
+    """Raise TimeoutError unless a reply begins to arrive within so many seconds."""
+    if not connection.can_read(max(0.0, seconds)):
+        raise TimeoutError("Timeout reading from socket")
 
 
 class Confirmation(NamedTuple):

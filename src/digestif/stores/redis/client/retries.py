@@ -1,12 +1,22 @@
 """Retries: the requests of one call are sent until each has an answer or the patience of the call is over."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from threading import Event
 
 from digestif.clock import monotonic
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.ids import chance
-from digestif.stores.redis.client.faults import FAILURES, Remedy, final, redirection, remedy, unavailable
+from digestif.stores.redis.client.faults import (
+    FAILURES,
+    UNREACHABLE,
+    Remedy,
+    again,
+    final,
+    redirection,
+    remedy,
+    unavailable,
+)
 from digestif.stores.redis.client.node import Node
 from digestif.stores.redis.client.pipeline import (
     UNANSWERED,
@@ -16,12 +26,14 @@ from digestif.stores.redis.client.pipeline import (
     OpenPipeline,
     Request,
 )
+from digestif.stores.redis.client.probes import Probes
 from digestif.stores.redis.client.topology import Topology
 
 Backoff = Callable[[int], float]
 
 _SHORTEST, _LONGEST = 0.02, 1.0  # seconds
 _DOUBLINGS = 10
+HANGS_SECONDS = 1.0  # without a reply, after which calls that fail fast go on without one of several nodes
 
 
 def backoff(failures: int) -> float:
@@ -33,7 +45,11 @@ def backoff(failures: int) -> float:
 
 
 class Sender:
-    """Sends the requests of one call, and follows changes of the topology meanwhile."""
+    """Sends the requests of one call, and follows changes of the topology meanwhile.
+
+    Of several nodes, one that can't be reached is probed. If the call fails fast, that node's requests are answered
+    with its error, and the others have their answers soon.
+    """
 
     def __init__(
         self,
@@ -42,10 +58,14 @@ class Sender:
         closed: Event,
         began: float,
         patience: float,
+        fail_fast: bool,
         confirmation: Confirmation | None,
         backoff: Backoff,
+        probes: Probes,
     ) -> None:
         self._topology = topology
+        self._probes = probes
+        self._fail_fast = fail_fast
         self._closed = closed
         self._patience = patience
         self._deadline = began + patience
@@ -72,8 +92,13 @@ class Sender:
         """Write to every node before reading from any, so that they work side by side."""
         self._refreshed_for.clear()
         pipelines = [self._pipeline(node, group) for node, group in self._by_node(requests).items()]
+        pipelines.sort(key=lambda pipeline: pipeline.node.silence is not None)
         try:
-            for pipeline in [each for each in pipelines if _succeeds(each, each.send)]:
+            sent = [each for each in pipelines if _succeeds(each, each.send)]
+            if self._fail_fast and self._topology.is_divided:
+                until = monotonic() + HANGS_SECONDS
+                sent = [each for each in sent if _succeeds(each, partial(each.expect, until=until))]
+            for pipeline in sent:
                 _succeeds(pipeline, pipeline.receive)
         finally:
             for pipeline in pipelines:
@@ -90,7 +115,10 @@ class Sender:
             except ConfigError as error:
                 request.answer = error
             else:
-                groups.setdefault(request.node, []).append(request)
+                if self._fail_fast and (silence := request.node.silence) is not None:
+                    request.answer = again(silence)
+                else:
+                    groups.setdefault(request.node, []).append(request)
         return groups
 
     def _pipeline(self, node: Node, requests: Sequence[Request]) -> NodePipeline:
@@ -127,9 +155,21 @@ class Sender:
             case Remedy.IN_TURN if request.after and request.after.answer is UNANSWERED:
                 return False
             case Remedy.RETRY if not request.stale:
-                self._refresh(node)
+                if not self._is_left_to_probe(request, error):
+                    self._refresh(node)
                 return False
         return request.may_retry_at_once()
+
+    def _is_left_to_probe(self, request: Request, error: Exception) -> bool:
+        """Have one of several nodes probed that can't be reached. True if the request does not wait for it."""
+        node = request.node
+        if node is None or not self._topology.is_divided or not isinstance(error, UNREACHABLE):
+            return False
+        silence = unavailable(error, node.name, patience=0)
+        self._probes.begin(node, silence)
+        if self._fail_fast:
+            request.answer = again(silence)
+        return self._fail_fast
 
     def _refresh(self, failed: Node | None) -> None:
         if failed not in self._refreshed_for:  # once for all requests of an attempt
@@ -175,6 +215,8 @@ def _add_to_pipeline(request: Request, topology: Topology, pipelines: dict[Node,
     try:
         node = topology.node_for(request.command.partition)
     except (ConfigError, *FAILURES):  # a Sender tries again
+        return
+    if node.silence is not None:  # what the other nodes are asked does not wait for it
         return
     pipeline = pipelines.get(node)
     if pipeline is None:

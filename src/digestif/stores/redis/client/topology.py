@@ -12,11 +12,12 @@ from redis.exceptions import NoPermissionError, ResponseError
 from digestif.errors import ConfigError
 from digestif.ids import shuffled
 from digestif.stores.redis.client.commands import Command
-from digestif.stores.redis.client.faults import FAILURES
-from digestif.stores.redis.client.node import Node
+from digestif.stores.redis.client.faults import FAILURES, Remedy, remedy
+from digestif.stores.redis.client.node import Node, SentinelNode
 from digestif.stores.redis.client.pipeline import UNANSWERED, NodePipeline, Request
 
 SLOTS = 16384
+FAILED_SECONDS = 30.0  # for which a node that was waited for in vain is asked after the others
 Address = tuple[str, int]
 
 
@@ -26,6 +27,9 @@ class Topology(Protocol):
     @property
     def name(self) -> str:
         """For messages."""
+
+    is_divided = False  # several nodes serve partitions
+    elects = False  # another server may take the place of one that the DSN or a node names
 
     def node_for(self, partition: int) -> Node:
         """The node that serves a partition. Raises an error of redis-py while there is none."""
@@ -53,6 +57,7 @@ class SingleServer(Topology):
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self.elects = isinstance(node, SentinelNode)
 
     @property
     def name(self) -> str:
@@ -100,6 +105,8 @@ class SlotRange(NamedTuple):
 
 class Cluster(Topology):
     """The table of slots, as one of the nodes reported it last."""
+
+    elects = True
 
     def __init__(self, members: Members, *, namespace: str) -> None:
         self._members = members
@@ -180,16 +187,20 @@ class Cluster(Topology):
                 return
             except FAILURES as error:
                 problem = error
-        if isinstance(problem, ResponseError) and not isinstance(problem, NoPermissionError):
+        if isinstance(problem, ResponseError) and _is_no_cluster(problem):
             raise ConfigError(f"store: {self.name}: {problem}; write redis:// for a single server") from problem
         raise problem
 
     def _candidates(self, first: Node | None, last: Node | None) -> Iterable[Node]:
-        """Nodes to ask for the table: those that are known in random order, then those of the DSN."""
+        """Nodes to ask for the table: those that are known in random order, then those of the DSN.
+
+        Nodes that did not answer lately come after the others.
+        """
         known = list(self._known.values())
         mixed = [known[position] for position in shuffled(len(known))]
         seeds = [self._node(address) for address in self._members.seeds]
-        nodes = dict.fromkeys(node for node in (first, *mixed, *seeds) if node is not None and node is not last)
+        given = [node for node in (first, *mixed, *seeds) if node is not None and node is not last]
+        nodes = dict.fromkeys(sorted(given, key=lambda node: node.recent_failure(seconds=FAILED_SECONDS) is not None))
         return (*nodes, last) if last is not None else nodes
 
     def _learn(self, slots: list[Any], *, reported_by: Node) -> None:
@@ -203,6 +214,7 @@ class Cluster(Topology):
         known = dict(self._known)  # other threads may add to it meanwhile
         self._known = {at: node for at, node in known.items() if node in current}
         self._ranges = ranges
+        self.is_divided = len({each.node for each in ranges}) > 1
         self._serving = {}
         for gone in set(known.values()) - current:
             gone.close()
@@ -221,6 +233,11 @@ class Cluster(Topology):
 def slot_of(namespace: str, partition: int) -> int:
     """The slot of all keys with the tag `{namespace:partition}`."""
     return crc_hqx(f"{namespace}:{partition}".encode(), 0) % SLOTS
+
+
+def _is_no_cluster(error: Exception) -> bool:
+    """True if a server refuses the question for its table, and will not answer it later."""
+    return remedy(error) is Remedy.NONE and not isinstance(error, NoPermissionError)
 
 
 def _slots(node: Node) -> list[Any]:
