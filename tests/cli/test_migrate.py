@@ -150,7 +150,7 @@ def test_a_store_of_a_newer_release_is_refused(run: Run, url: str, option: list[
 
     assert (code, out) == (2, "")
     assert is_one_line(err)
-    assert "upgrade digestif" in err
+    assert "Upgrade this process" in err
 
 
 def test_a_server_that_cannot_be_reached_is_told_apart(run: Run) -> None:
