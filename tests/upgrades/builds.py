@@ -46,6 +46,64 @@ def build(folder: Path, *, newer_by: int, oldest_by: int = 0) -> Path:
     return folder
 
 
+class Fault(NamedTuple):
+    """A change of one text in one file of `stores`, by which a process that is too old would go on."""
+
+    says: str
+    file: str
+    old: str
+    new: str
+    places: tuple[str, ...]  # the stores where it has to be found
+    act: str = "add_one"  # the action that finds it
+
+    def plant(self, folder: Path) -> Path:
+        """Copy the package, with this fault."""
+        shutil.copytree(PACKAGE, folder / "digestif", ignore=shutil.ignore_patterns("__pycache__"))
+        _replace(folder / "digestif" / "stores" / self.file, self.old, self.new)
+        return folder
+
+
+FAULTS = [
+    Fault(
+        says="no transaction of SQLite looks at the oldest version that may write",
+        file="sqlite/connections.py",
+        old="        if oldest > SCHEMA.version:\n",
+        new="        if oldest < 0:\n",
+        places=("sqlite",),
+    ),
+    Fault(
+        says="a transaction of PostgreSQL locks no table that says who may write",
+        file="postgres/database.py",
+        old='    return f"; {_ADMISSION.format(namespace.writers)}"\n',
+        new='    return ""\n',
+        places=("postgres",),
+        act="add_two",
+    ),
+    Fault(
+        says="a single add to PostgreSQL does not name the table that says who may write",
+        file="postgres/statements.sql",
+        old="true), EXISTS (SELECT FROM {schema}.{writers}), t.version",
+        new="true), true, t.version",
+        places=("postgres",),
+    ),
+    Fault(
+        says="an add inside the caller's transaction does not name the table that says who may write",
+        file="postgres/statements.sql",
+        old="WHERE (SELECT count(*) FROM {schema}.{writers}) >= 0\n",
+        new="",
+        places=("postgres",),
+        act="add_inside",
+    ),
+    Fault(
+        says="a script goes on however far the oldest version that may write was raised",
+        file="redis/lua/include/layout.lua",
+        old="    if raised_to > VERSION or raised_to < tonumber(known_oldest) then\n",
+        new="    if raised_to < tonumber(known_oldest) then\n",
+        places=("valkey", "cluster"),
+    ),
+]
+
+
 def _replace(path: Path, before: str, after: str) -> None:
     text = path.read_text("utf-8")
     assert text.count(before) == 1, (path, before)

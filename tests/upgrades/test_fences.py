@@ -1,4 +1,4 @@
-"""A process that the schema no longer lets write is stopped at its next call; an additive change stops nobody (fact 80).
+"""A process that the schema no longer lets write is stopped at its next call; additive changes stop none (fact 80).
 
 The processes are real, each with a build of this package: this one, and copies whose numbers are raised.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.upgrades.builds import PLACES, Place, Process, Refusal, build
+from tests.upgrades.builds import FAULTS, PLACES, Fault, Place, Process, Refusal, build
 
 pytestmark = pytest.mark.long
 
@@ -133,7 +133,7 @@ def test_every_call_of_a_process_that_is_too_old_is_refused(place: Place, start:
     new = start(newer_by=1, oldest_by=1)
     content = place.content()
 
-    calls = [
+    calls: list[list[Any]] = [
         *(["add", "t", 2], ["retract", "t", "k"], ["flush", "t"], ["pause", "t"], ["resume", "t"], ["delete", "t"]),
         *(["prefer", "t", "daily"], ["schedule"], ["maintenance"], ["replan", "*"]),
         *(["timeline", "t"], ["timelines"], ["peek", "t"], ["explain", "t"], ["ledger"], ["verify"], ["repair"]),
@@ -190,3 +190,25 @@ def test_an_add_inside_the_callers_transaction_is_refused_too(place: Place, star
     assert refused.kind == "StoreError"
     assert "Upgrade this process" in refused.text
     assert place.content() == content
+
+
+# Planted faults
+
+
+PLANTED = [(place, fault) for fault in FAULTS for place in PLACES if place.__name__ in fault.places]
+
+
+@pytest.mark.parametrize(("place", "fault"), PLANTED, indirect=["place"], ids=lambda it: getattr(it, "says", ""))
+def test_a_process_whose_guard_is_gone_is_found(place: Place, fault: Fault, start: Start, tmp_path: Path) -> None:
+    """The same calls as above are then not refused, and change what is stored."""
+    old = Process(place.dsn, fault.plant(tmp_path / "faulty"))
+    try:
+        getattr(old, fault.act)("t")
+        start(newer_by=1, oldest_by=1)
+        content = place.content()
+
+        getattr(old, fault.act)("t")
+
+        assert place.content() != content
+    finally:
+        old.end()

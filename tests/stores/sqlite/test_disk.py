@@ -300,9 +300,9 @@ def test_a_file_of_an_older_release_is_brought_up_to_date_with_nothing_lost(tmp_
     with Digests(f"sqlite:///{path}") as digests:
         digests.add("t", 1, key="a")
     with closing(sqlite3.connect(path)) as file:
-        file.execute("DROP TABLE note")  # as the first release left it
+        file.executescript("DROP TABLE schema; DROP TABLE note")  # as the first release left it
         file.executescript(
-            "DROP TABLE schema; DROP TABLE removal; DROP TABLE document; DROP INDEX history_number; DROP INDEX history_timeline"
+            "DROP TABLE removal; DROP TABLE document; DROP INDEX history_number; DROP INDEX history_timeline"
         )
         for later in ("declined", "lost", "moving", "digests"):
             file.execute(f"ALTER TABLE namespace DROP COLUMN {later}")

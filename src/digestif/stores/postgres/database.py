@@ -307,7 +307,7 @@ class PostgresDatabase:
     def _find_namespace(self, cursor: "psycopg.Cursor[Any]", table: str) -> Namespace | None:
         """Return the namespace if it exists with all shares of its ledger."""
         row = cursor.execute(SQL.namespace, (self._namespace,)).fetchone()
-        return Namespace(*row[:2], table) if row is not None and row[2] >= SHARES else None
+        return Namespace(row[0], row[1], table) if row is not None and row[2] >= SHARES else None
 
     def migrate(self, *, dry_run: bool) -> Upgrade:
         def act() -> Upgrade:

@@ -23,9 +23,7 @@ from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys, ledger_key, settings_key
 from digestif.stores.schema import Schema, too_old
 
-SCHEMA = Schema(
-    version=3, oldest=3
-)  # of versions 1 and 2 everything is read as it is; lua/include/layout.lua has it too
+SCHEMA = Schema(version=3, oldest=3)  # what versions 1 and 2 wrote is read as it is
 PARTITIONS = 1  # by default, on a single server
 CLUSTER_PARTITIONS = 64  # …and on a cluster
 MOST_PARTITIONS = 4096
