@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.service.harness import serving
 from tests.upgrades.builds import FAULTS, PLACES, Fault, Place, Process, Refusal, build
 
 pytestmark = pytest.mark.long
@@ -174,6 +175,19 @@ def test_a_process_that_is_too_old_does_not_open_the_store(place: Place, start: 
     assert "Upgrade this process" in refused.text
     assert place.content() == content
     assert new.verify()
+
+
+def test_a_service_that_is_too_old_answers_503(place: Place, start: Start) -> None:
+    with serving(place.dsn) as (client, _):
+        client.add("t", 1)
+        new = start(newer_by=1, oldest_by=1)
+        content = place.content()
+
+        replies = [client.post("/v1/timelines/t/records", {"value": 2}), client.get("/v1/ledger")]
+
+        assert [reply.status for reply in replies] == [503, 503]
+        assert place.content() == content
+        assert new.verify()
 
 
 @pytest.mark.parametrize("place", PLACES[1:2], indirect=True, ids=["postgres"])
