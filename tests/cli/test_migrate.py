@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from digestif import Digests
+from digestif.stores.postgres import migrations
 from digestif.testing.servers import free_port
 from tests.cli.runner import Run, is_one_line
 from tests.stores.postgres.releases import (
@@ -17,6 +18,8 @@ from tests.stores.postgres.releases import (
     written_by_a_newer_release,
 )
 from tests.stores.postgres.servers import empty_database
+
+OLDEST = migrations.OLDEST
 
 
 @pytest.fixture
@@ -42,8 +45,12 @@ def test_a_schema_is_brought_up_to_date_once(run: Run, url: str, older: int) -> 
     code, out, err = run("migrate", url)
 
     assert (code, err) == (0, "")
-    assert out == f"the schema digestif went from version {older} to version {newer}\n  applied   {newer:04}\n"
-    assert run("migrate", url) == (0, f"the schema digestif is up to date: version {newer}\n", "")
+    assert out == (
+        f"the schema digestif went from version {older} to version {newer}\n  applied   {newer:04}\n"
+        f"  writers   version {OLDEST} or later\n"
+    )
+    up_to_date = f"the schema digestif is up to date: version {newer}, for writers of version {OLDEST} or later\n"
+    assert run("migrate", url) == (0, up_to_date, "")
     assert run("ledger", "--store", url, "--json").json["pending"] == 1
 
 
@@ -57,6 +64,7 @@ def test_an_empty_schema_may_be_filled_before_its_first_use(run: Run, url: str) 
 def test_a_dry_run_tells_and_changes_nothing(run: Run, url: str, older: int) -> None:
     expected = (
         f"the schema digestif has version {older}, this release needs version {older + 1}\n  to apply  {older + 1:04}\n"
+        f"  writers   version {OLDEST} or later\n"
     )
 
     assert run("migrate", url, "--dry-run") == (1, expected, "")
@@ -135,7 +143,8 @@ def test_the_sql_can_be_applied_by_somebody_else(
     assert run("migrate", url, "--dry-run").code == 0
     assert run("migrate", url, "--sql") == (
         0,
-        f"-- the schema digestif is up to date: version {current_version()}\n",
+        f"-- the schema digestif is up to date: version {current_version()}, "
+        f"for writers of version {OLDEST} or later\n",
         "",
     )
     assert run("add", "t", "1", "--store", url).code == 0
@@ -143,14 +152,8 @@ def test_the_sql_can_be_applied_by_somebody_else(
 
 def test_programs_get_the_same_facts(run: Run, url: str, older: int) -> None:
     newer = older + 1
-    facts = {
-        "store": url,
-        "schema": "digestif",
-        "from": older,
-        "to": newer,
-        "migrations": [newer],
-        "sequences_lag": False,
-    }
+    numbers = {"from": older, "to": newer, "oldest_from": OLDEST, "oldest_to": OLDEST}
+    facts = {"store": url, "schema": "digestif", **numbers, "migrations": [newer], "sequences_lag": False}
 
     assert run("migrate", url, "--dry-run", "--json").json == {**facts, "applied": False}
     told = json.loads(run("migrate", url, "--sql", "--json").out)
@@ -189,6 +192,23 @@ def test_other_stores_keep_their_schema_themselves(run: Run, folder: Path, store
     assert list(folder.iterdir()) == []
 
 
+# Who may write
+
+
+def test_a_dry_run_says_that_older_processes_will_be_refused(
+    run: Run, url: str, older: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "OLDEST", older + 1)
+
+    told = run("migrate", url, "--dry-run")
+    facts = run("migrate", url, "--dry-run", "--json").json
+
+    assert told.out.endswith(f"  writers   version {older + 1} or later; older processes are refused\n")
+    assert (facts["oldest_from"], facts["oldest_to"]) == (OLDEST, older + 1)
+    assert run("migrate", url, "--json").json["oldest_to"] == older + 1
+    assert run("migrate", url, "--json").json["oldest_from"] == older + 1
+
+
 # Refusals
 
 
@@ -209,7 +229,7 @@ def test_a_store_of_a_newer_release_is_refused(run: Run, url: str, option: list[
 
     assert (code, out) == (2, "")
     assert is_one_line(err)
-    assert "upgrade digestif" in err
+    assert "Upgrade this process" in err
 
 
 def test_a_server_that_cannot_be_reached_is_told_apart(run: Run) -> None:

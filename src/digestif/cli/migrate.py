@@ -53,20 +53,32 @@ def _in_words(session: Session, upgrade: "Upgrade | None", *, applied: bool) -> 
         return f"{session.place} keeps its schema up to date by itself: nothing to do"
     schema, latest = upgrade.schema, f"version {upgrade.latest}"
     behind = f"\n  sequences {'caught up with' if applied else 'are behind'} their tables" if upgrade.lags else ""
+    writers = f"  writers   {_writers(upgrade)}"
     if not upgrade.numbers:
-        return f"the schema {schema} is up to date: {latest}{behind}"
+        version = max(upgrade.version or 0, upgrade.latest)
+        return f"the schema {schema} is up to date: version {version}, for writers of {_writers(upgrade)}{behind}"
     before = "no tables" if upgrade.version is None else f"version {upgrade.version}"
     numbers = ", ".join(f"{number:04}" for number in upgrade.numbers)
     if applied:
-        return f"the schema {schema} went from {before} to {latest}\n  applied   {numbers}{behind}"
-    return f"the schema {schema} has {before}, this release needs {latest}\n  to apply  {numbers}{behind}"
+        return f"the schema {schema} went from {before} to {latest}\n  applied   {numbers}\n{writers}{behind}"
+    return f"the schema {schema} has {before}, this release needs {latest}\n  to apply  {numbers}\n{writers}{behind}"
+
+
+def _writers(upgrade: "Upgrade") -> str:
+    """Say which processes may write the tables once the migrations are applied."""
+    may_write = f"version {upgrade.oldest_after} or later"
+    if upgrade.oldest in (None, upgrade.oldest_after):
+        return may_write
+    return f"{may_write}; older processes are refused"
 
 
 def _facts(upgrade: "Upgrade | None", *, applied: bool) -> dict[str, Any]:
     return {
         "schema": upgrade and upgrade.schema,
         "from": upgrade and (upgrade.version or 0),
-        "to": upgrade and upgrade.latest,
+        "to": upgrade and max(upgrade.version or 0, upgrade.latest),
+        "oldest_from": upgrade and (upgrade.oldest or 0),
+        "oldest_to": upgrade and upgrade.oldest_after,
         "migrations": list(upgrade.numbers) if upgrade else [],
         "sequences_lag": bool(upgrade and upgrade.lags),
         "applied": applied and bool(upgrade and upgrade.is_needed),

@@ -32,8 +32,13 @@ def current_version() -> int:
 
 
 def written_by_a_newer_release(url: str) -> None:
+    """Behave as a release that no longer lets this one write."""
+    mine = migrations.writers(migrations.OLDEST)
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO digestif.migration (number) SELECT max(number) + 1 FROM digestif.migration")
+        connection.execute(
+            f"ALTER TABLE digestif.{mine} RENAME TO {migrations.writers(current_version() + 1)}".encode()
+        )
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def test_a_partition_that_bears_the_layout_of_a_latecomer_is_none_either(redis_s
         with Digests(redis_server.url, policy=SOON) as after:
             after.add("t", 1)
             for partition in range(1, 64):
-                redis_server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", f"2/64/late-{partition}")
+                redis_server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", f"3/64/late-{partition}")
 
             for _ in range(3):
                 with pytest.raises(StoreError, match="anew with 1 partitions, this store was opened with 64"):
@@ -184,7 +184,7 @@ def test_settings_that_were_removed_by_hand_are_restored_from_what_the_partition
 
         with Digests(redis_server.url) as started:
             assert started.store.partitions == 8
-        assert redis_server.cli("HGETALL", "{d:0}:meta") == {"schema": "2", "partitions": "8"}
+        assert redis_server.cli("HGETALL", "{d:0}:meta") == {"schema": "3", "oldest": "3", "partitions": "8"}
 
 
 # Written by an older release
@@ -203,16 +203,17 @@ def test_a_namespace_of_a_release_without_layouts_opens_with_nothing_lost(redis_
         assert digests.add("t1", 1, key="again") is False
         layouts = [redis_server.cli("HGET", f"{{d:{each}}}:ledger", "layout") for each in range(8)]
 
-    assert {layout.rpartition("/")[0] for layout in layouts} == {"2/8"}
+    assert {layout.rpartition("/")[0] for layout in layouts} == {"3/8"}
     assert len(set(layouts)) == 8
 
 
 def lower_schema(server: RedisServer, partitions: int) -> None:
     """As if a release that knows only schema 1 had written the namespace."""
     server.cli("HSET", "{d:0}:meta", "schema", 1)
+    server.cli("HDEL", "{d:0}:meta", "oldest")
     for partition in range(partitions):
         layout = server.cli("HGET", f"{{d:{partition}}}:ledger", "layout")
-        server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", layout.replace("2/", "1/", 1))
+        server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", layout.replace("3/", "1/", 1))
 
 
 def schemas(server: RedisServer, partitions: int) -> set[str]:
@@ -230,7 +231,7 @@ def test_an_older_schema_is_raised_when_the_namespace_is_opened(redis_server: Re
         assert digests.ledger().pending == 40
         assert digests.verify()
 
-    assert schemas(redis_server, 8) == {"2"}
+    assert schemas(redis_server, 8) == {"3"}
 
 
 def test_a_store_that_is_refused_for_its_partitions_raises_no_schema(redis_server: RedisServer) -> None:
@@ -265,9 +266,11 @@ def test_a_newer_schema_is_named_and_nothing_is_said_to_be_lost(redis_server: Re
         digests.add("t", 1)
         with redis_server.client() as client:
             layout = client.hget("{d:0}:ledger", "layout")
-            client.hset("{d:0}:ledger", "layout", layout.replace(b"2/", b"3/", 1))
+            client.hset("{d:0}:ledger", "layout", layout.replace(b"3/", b"4/", 1))
 
-        with pytest.raises(StoreError, match=r"from 2 to 3\. Nothing was done, and nothing is lost\. Upgrade"):
+        with pytest.raises(
+            StoreError, match=r"version 4 or later, and this process has version 3\. Nothing was changed"
+        ):
             digests.add("t", 2)
 
 

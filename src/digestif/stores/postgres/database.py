@@ -9,7 +9,7 @@ only together with the server's `life`.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import psycopg
 from psycopg import errors, sql
@@ -17,7 +17,7 @@ from psycopg_pool import PoolTimeout
 
 from digestif.clock import monotonic
 from digestif.core.times import to_seconds
-from digestif.errors import StoreUnavailable
+from digestif.errors import StoreError, StoreUnavailable
 from digestif.ids import chance
 from digestif.stores.base import Durability
 from digestif.stores.damage import Damages
@@ -32,9 +32,19 @@ from digestif.stores.postgres.connections import (
     new_pool,
     translated,
 )
-from digestif.stores.postgres.migrations import Upgrade, examine, explained, migrate, prepare
+from digestif.stores.postgres.migrations import (
+    Upgrade,
+    examine,
+    explained,
+    find_oldest,
+    latest,
+    migrate,
+    prepare,
+    writers,
+)
 from digestif.stores.postgres.rows import SHARES, PostgresRows
 from digestif.stores.postgres.transaction import SQL, Namespace, OtherTables
+from digestif.stores.schema import too_old
 from digestif.stores.shield import Shield
 
 if TYPE_CHECKING:
@@ -111,7 +121,7 @@ class PostgresDatabase:
             transaction = None
             try:
                 begin = self._begin_writing if writes else self._begin_reading
-                connection.execute(begin, prepare=False)  # several statements in one message
+                connection.execute(begin + admission(namespace), prepare=False)  # several statements in one message
                 rows = PostgresRows(cursor, namespace, self._damages.note, writes=writes)
                 result = unit(rows)
                 if writes:
@@ -147,9 +157,10 @@ class PostgresDatabase:
                     ) from lost
             except (OtherTables, *PASSING, *DROPPED_TABLES) as error:
                 failures += 1
+                is_raised = isinstance(error, errors.UndefinedTable) and self._is_raised()
                 if not isinstance(error, PASSING):
                     self._known = None
-                if failures >= TRIES or isinstance(error, DROPPED_TABLES):
+                if failures >= TRIES or (isinstance(error, DROPPED_TABLES) and not is_raised):
                     raise
             except psycopg.OperationalError as error:
                 failures += 1
@@ -258,22 +269,45 @@ class PostgresDatabase:
         finally:
             self._preparing.release()
 
+    def explain_missing(self, error: errors.UndefinedTable) -> NoReturn:
+        """Raise why a statement on a connection of the caller's found a table missing."""
+        if not self._shield.run(self._is_raised):
+            raise error
+        self._known = None
+        raise StoreError(
+            f"{self.name}: a newer release has raised the schema {self.schema!r}, which this process may still write. "
+            "Nothing was changed; roll back and try again"
+        ) from error
+
+    def _is_raised(self) -> bool:
+        """True if the oldest version that may write is not the one that this process knows.
+
+        Raises StoreError if it is above the version of this release.
+        """
+        known = self._known
+        with self._own_connection() as connection:
+            oldest = find_oldest(connection, self.schema)
+        if oldest is not None and oldest > latest():
+            raise StoreError(too_old(f"{self.name}, schema {self.schema!r}", oldest=oldest, version=latest()))
+        return oldest is not None and (known is None or writers(oldest) != known.writers)
+
     def _prepare(self, connection: "psycopg.Connection[Any]") -> Namespace:
-        prepare(connection, self.schema)
+        table = writers(prepare(connection, self.schema).oldest)
         with explained(connection, self.schema), connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(self.schema)))
-            found = self._find_namespace(cursor)
+            cursor.execute(_ADMISSION.format(table).encode())
+            found = self._find_namespace(cursor, table)
             if found is None:  # otherwise nothing is written: a user may have the right to read only
                 cursor.execute(SQL.add_namespace, (self._namespace,))
                 cursor.execute(SQL.add_shares, (SHARES, self._namespace))
-                found = self._find_namespace(cursor)
+                found = self._find_namespace(cursor, table)
                 assert found is not None
             return found
 
-    def _find_namespace(self, cursor: "psycopg.Cursor[Any]") -> Namespace | None:
+    def _find_namespace(self, cursor: "psycopg.Cursor[Any]", table: str) -> Namespace | None:
         """Return the namespace if it exists with all shares of its ledger."""
         row = cursor.execute(SQL.namespace, (self._namespace,)).fetchone()
-        return Namespace(*row[:2]) if row is not None and row[2] >= SHARES else None
+        return Namespace(row[0], row[1], table) if row is not None and row[2] >= SHARES else None
 
     def migrate(self, *, dry_run: bool) -> Upgrade:
         def act() -> Upgrade:
@@ -340,6 +374,19 @@ class PostgresDatabase:
 
 
 _ABANDONED: list[object] = []  # pools of parents: if they were collected, they would close the parent's connections
+
+
+# Who may write
+
+_ADMISSION = "LOCK TABLE {} IN ACCESS SHARE MODE"
+
+
+def admission(namespace: Namespace) -> str:
+    """Return the statement by which the server refuses a process that is too old: it locks a table by its name.
+
+    A migration that renames the table waits for the transactions that hold the lock.
+    """
+    return f"; {_ADMISSION.format(namespace.writers)}"
 
 
 # Commits without an answer

@@ -22,7 +22,7 @@ from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, in_columns, register_columns
 from digestif.stores.postgres.callers import async_driver_connection, driver_connection
 from digestif.stores.postgres.rows import PostgresRows
-from digestif.stores.postgres.transaction import SQL
+from digestif.stores.postgres.transaction import SQL, Namespace, in_schema
 from digestif.stores.rows import NEVER
 from digestif.stores.rows.arrivals import add
 from digestif.stores.rows.endings import letter_of
@@ -39,7 +39,7 @@ LONGEST_WAIT = to_millis(LONGEST)
 Statement = tuple[LiteralString, Sequence[Any]]
 
 
-def put(connection: Any, schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]) -> None:
+def put(connection: Any, schema: str, namespace: Namespace, channel: str | None, batch: Sequence[Arrival]) -> None:
     """Append records on the caller's connection. When the caller commits, they exist and the channel is notified."""
     # The connection's own cursors may use other placeholders.
     with psycopg.Cursor(driver_connection(connection)) as cursor:
@@ -49,7 +49,7 @@ def put(connection: Any, schema: str, namespace: int, channel: str | None, batch
 
 
 async def put_async(
-    connection: Any, schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]
+    connection: Any, schema: str, namespace: Namespace, channel: str | None, batch: Sequence[Arrival]
 ) -> None:
     """The same on a connection that awaits."""
     async with psycopg.AsyncCursor(await async_driver_connection(connection)) as cursor:
@@ -58,10 +58,12 @@ async def put_async(
             await cursor.execute(statement, values)
 
 
-def _statements(schema: str, namespace: int, channel: str | None, batch: Sequence[Arrival]) -> Iterator[Statement]:
+def _statements(
+    schema: str, namespace: Namespace, channel: str | None, batch: Sequence[Arrival]
+) -> Iterator[Statement]:
     rows = [(a.timeline.encode(), a.key.encode(), a.timestamp, a.payload, a.within, _encode(a.terms)) for a in batch]
-    into_inbox = SQL.put_into_inbox.replace("INTO inbox", f'INTO "{schema}".inbox')
-    yield into_inbox, (namespace, *in_columns(rows, COLUMNS))
+    into_inbox = in_schema(SQL.put_into_inbox, schema, namespace.writers)
+    yield into_inbox, (namespace.number, *in_columns(rows, COLUMNS))
     if channel is not None:
         yield SQL.wake, (channel,)
 

@@ -20,7 +20,7 @@ from digestif.stores.base import Accepted, Arrival
 from digestif.stores.postgres.database import PostgresDatabase, commit
 from digestif.stores.postgres.rows import SHARES, PostgresRows
 from digestif.stores.postgres.slots import Loaded, read_slot
-from digestif.stores.postgres.transaction import SQL, Namespace, encoded
+from digestif.stores.postgres.transaction import SQL, Namespace, encoded, in_schema
 from digestif.stores.rows.arrivals import add
 
 TRIES = 2  # other transactions may have been quicker
@@ -80,7 +80,7 @@ class SingleAdd(PostgresRows):
         self, cursor: "PgCursor[Any]", namespace: Namespace, schema: str, note_damage: Callable[[Damage], None]
     ) -> None:
         super().__init__(cursor, namespace, note_damage, writes=True)
-        self._statements = _statements(schema)
+        self._statements = _statements(schema, namespace.writers)
         self._written_by: str | None = None  # the transaction that wrote the row
 
     def _execute(self, statement: str, arguments: Sequence[Any] | Mapping[str, Any]) -> "PgCursor[Any]":
@@ -96,7 +96,7 @@ class SingleAdd(PostgresRows):
         """Add the record in memory, after `look`; the answer is that of `add`."""
         row = self._cursor.fetchone()
         assert row is not None
-        _, version, self._written_by, body, batch, is_known, has_inbox, table, self._is_moving, *numbers = row
+        _, _, version, self._written_by, body, batch, is_known, has_inbox, table, self._is_moving, *numbers = row
         self.refuse_other_tables(table)
         slot = read_slot(arrival.timeline, body or b"")
         if slot.batch != batch or has_inbox or (slot.override is not None and slot.override.off):
@@ -137,11 +137,14 @@ class SingleAdd(PostgresRows):
 
 
 @cache
-def _statements(schema: str) -> SimpleNamespace:
-    """Return the statements with the name of the schema: to set a search path would take a message."""
+def _statements(schema: str, writers: str) -> SimpleNamespace:
+    """Return the statements with the names of the schema and of the table that every transaction locks.
+
+    To set a search path would take a message, and so would a statement that locks.
+    """
     texts = {
         "look": SQL.look,
         "insert": f"WITH {SQL.single_insert}{SQL.single_rest}",
         "update": f"WITH {SQL.single_update}{SQL.single_rest}",
     }
-    return SimpleNamespace(**{name: text.replace("{schema}", f'"{schema}"') for name, text in texts.items()})
+    return SimpleNamespace(**{name: in_schema(text, schema, writers) for name, text in texts.items()})

@@ -209,9 +209,10 @@ ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = E
 
 -- A single add reads before it writes. The timeout is for the locks of its later statements: they must not outlast a process that was frozen.
 -- The slot says in which batch to look for the key: the first one in its text, before that of an unfinished digest. Escaped, the text is ASCII,
--- whatever the encoding of the database is. LIMIT: the batch is computed once, for the newest version.
+-- whatever the encoding of the database is. LIMIT: the batch is computed once, for the newest version. To name the table of the writers locks it,
+-- as every transaction does.
 -- name: look
-SELECT set_config('idle_in_transaction_session_timeout', %(patience)s, true), t.version, t.xmin::text, t.slot, t.batch,
+SELECT set_config('idle_in_transaction_session_timeout', %(patience)s, true), EXISTS (SELECT FROM {schema}.{writers}), t.version, t.xmin::text, t.slot, t.batch,
     EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
     EXISTS (SELECT FROM {schema}.inbox WHERE namespace = %(namespace)s),
     '{schema}.namespace'::regclass::oid::bigint,
@@ -496,10 +497,12 @@ DELETE FROM inbox WHERE id IN (
     ) AS weighed WHERE above < %s)
 RETURNING id, timeline, key, timestamp, payload, within, terms, added
 
+-- The condition always holds: to name the table of the writers locks it, as every transaction does, and fails if it has another name by now.
 -- name: put_into_inbox
-INSERT INTO inbox (namespace, timeline, key, timestamp, payload, within, terms)
+INSERT INTO {schema}.inbox (namespace, timeline, key, timestamp, payload, within, terms)
 SELECT %s, t.* FROM unnest(%s::bytea[], %s::bytea[], %s::double precision[], %s::bytea[], %s::bigint[], %s::bytea[])
     AS t (timeline, key, timestamp, payload, within, terms)
+WHERE (SELECT count(*) FROM {schema}.{writers}) >= 0
 
 -- name: wake
 SELECT pg_notify(%s, '')

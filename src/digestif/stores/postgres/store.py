@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from psycopg import errors
+
 from digestif.core.secret import Secret
 from digestif.core.terms import Override, Terms
 from digestif.core.times import Millis
@@ -223,7 +225,10 @@ class PostgresStore(RowStore):
         database = self._database
         with translated(database.name):
             namespace = database.known_namespace()
-            put(connection, database.schema, namespace.number, database.notify_channel(namespace), batch)
+            try:
+                put(connection, database.schema, namespace, database.notify_channel(namespace), batch)
+            except errors.UndefinedTable as error:
+                database.explain_missing(error)
 
     async def add_inside_async(self, connection: Any, batch: Sequence[Arrival], *, in_thread: InThread) -> None:
         if not is_async(connection):
@@ -232,7 +237,11 @@ class PostgresStore(RowStore):
         database = self._database
         with translated(database.name):
             namespace = await in_thread(database.known_namespace)
-            await put_async(connection, database.schema, namespace.number, database.notify_channel(namespace), batch)
+            try:
+                await put_async(connection, database.schema, namespace, database.notify_channel(namespace), batch)
+            except errors.UndefinedTable as missing:
+                error = missing
+                await in_thread(lambda: database.explain_missing(error))
 
     def _after_inbox(self, unit: Callable[[PostgresRows], T], *, writes: bool) -> T:
         """Run a unit after records that callers have committed before; do not wait for those committed meanwhile."""

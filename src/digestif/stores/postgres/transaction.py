@@ -25,6 +25,7 @@ class Namespace(NamedTuple):
 
     number: int
     table: int  # the oid of the table that gave the number
+    writers: str  # the table that this transaction locks: its name says who may write
 
 
 class OtherTables(StoreError):
@@ -39,7 +40,7 @@ class Transaction:
     ) -> None:
         self.note_damage = note_damage
         self._cursor = cursor
-        self._namespace, self._table = namespace
+        self._namespace, self._table, _ = namespace
         self._writes = writes
         self._numbers: list[int] = []
         self._fresh: set[int] = set()  # numbers of this transaction: batches that were empty when it drew them
@@ -109,6 +110,11 @@ class Transaction:
     def _locking(self, statement: str) -> str:
         """Lock the rows if this transaction writes: it is about to replay, discard, delete or replace them."""
         return f"{statement} FOR UPDATE" if self._writes else statement
+
+
+def in_schema(statement: str, schema: str, writers: str) -> str:
+    """Return the statement with the name of the schema, and of the table that every transaction locks."""
+    return statement.replace("{schema}", f'"{schema}"').replace("{writers}", writers)
 
 
 def as_text(name: bytes) -> str:

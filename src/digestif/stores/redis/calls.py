@@ -21,6 +21,7 @@ from digestif.stores.redis.layout import Layouts
 DAMAGED = "DIGESTIF_DAMAGED"  # the refusal of a script that can't read a timeline
 VALUELESS = "DIGESTIF_VALUELESS"  # the refusal of one that finds nothing in a dead letter but a key
 NO_KEYS = Packed(0, b"")
+REMOVED_NAMES = 1000  # in one call: Lua can't unpack any number
 IN_FLIGHT = 8  # calls of one caller that may be sent before the first is answered: `add` keeps as many replies
 
 
@@ -288,9 +289,14 @@ class Scripts:
         """Answers of commands that only read; raises the first error."""
         return all_required(self.ask(commands))
 
-    def change(self, commands: Sequence[Command]) -> None:
-        """Run commands that write and may be repeated; raises the first error."""
-        all_required(self._link.run(commands))
+    def remove(self, command: str, found: Iterable[tuple[int, bytes, Sequence[bytes]]]) -> None:
+        """Take names out of keys, given with their partitions, by HDEL or ZREM; raises the first error."""
+        calls = [
+            Call.of(partition, {"command": command, "names": [encoding.text(name) for name in page]}, pack((key,)))
+            for partition, key, names in found
+            for page in (names[begin : begin + REMOVED_NAMES] for begin in range(0, len(names), REMOVED_NAMES))
+        ]
+        all_required(self.write("remove_names", calls, now=None))
 
     def time(self, partition: int) -> Millis:
         """The clock of a partition's server; fails fast."""

@@ -1,8 +1,9 @@
-"""The layout of a namespace: its number of partitions, with an id of each.
+"""The layout of a namespace: the oldest version that may still write, the number of partitions, and an id of each.
 
 Each partition keeps its layout in its ledger. Every call carries the layout that the engine knows, and the script
 compares the two. So every call notices if the server was emptied or set up anew: two engines that divide a namespace
-differently never both get an answer.
+differently never both get an answer, and a process that is too old to write gets none from the moment on at which a
+newer release raised the first number.
 """
 
 import re
@@ -20,8 +21,9 @@ from digestif.stores.redis.client.commands import Command, ScriptRefused, pack_p
 from digestif.stores.redis.client.link import Link, required
 from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys, ledger_key, settings_key
+from digestif.stores.schema import Schema, too_old
 
-SCHEMA = 2  # of schema 1 the records are read as well: scripts raise it
+SCHEMA = Schema(version=3, oldest=3)  # what versions 1 and 2 wrote is read as it is
 PARTITIONS = 1  # by default, on a single server
 CLUSTER_PARTITIONS = 64  # …and on a cluster
 MOST_PARTITIONS = 4096
@@ -41,12 +43,9 @@ def read_settings(link: Link, namespace: str, partitions: int | None, *, cluster
     if not settings:
         wanted = partitions or (CLUSTER_PARTITIONS if clustered else PARTITIONS)
         settings = _settings(link, namespace, _partitions_elsewhere(link, namespace, wanted) or wanted, partitions)
-    schema, found, layout = int(settings[0]), int(settings[1]), settings[2]
-    if schema != SCHEMA:
-        raise ConfigError(
-            f"namespace {namespace!r} was written with schema {schema}, this release knows schema {SCHEMA}; "
-            "use the release that wrote it, or another namespace"
-        )
+    schema, found, layout = Schema(int(settings[0]), int(settings[1])), int(settings[2]), settings[3]
+    if not schema.admits(SCHEMA.version):
+        raise ConfigError(too_old(f"namespace {namespace!r}", oldest=schema.oldest, version=SCHEMA.version))
     if partitions is not None and partitions != found:
         raise ConfigError(
             f"partitions: namespace {namespace!r} has {found} and keeps them, not {partitions}; "
@@ -61,7 +60,7 @@ def _settings(link: Link, namespace: str, partitions: int | bytes, wanted: int |
     If another number is wanted than is found, nothing is written: what an older release uses stays as it is.
     """
     keys = (settings_key(namespace), ledger_key(namespace, 0))
-    command = Command(0, (len(keys), *keys, SCHEMA, partitions, fresh_id(), wanted or b""), load("settings"))
+    command = Command(0, (len(keys), *keys, *SCHEMA, partitions, fresh_id(), wanted or b""), load("settings"))
     [answer] = link.run([command])
     settings: list[bytes] = required(answer)
     return settings
@@ -90,7 +89,6 @@ class Layouts:
         self.probe_seconds = probe_seconds
         self._link = link
         self._keys = keys
-        self._prefix = b"%d/%d/" % (SCHEMA, keys.partitions)  # of the layouts of all partitions
         self._known = [first, *[b""] * (keys.partitions - 1)]
         self.unentered = set(range(1, keys.partitions))  # partitions whose layout is not known yet
         self._arguments = [pack_part(known) for known in self._known]
@@ -130,6 +128,9 @@ class Layouts:
         known = self._known[partition]
         if answer == known or not known or isinstance(answer, Exception):
             return None
+        if answer and self._is_usable(answer) and _oldest(answer) > _oldest(known) and _rest(answer) == _rest(known):
+            self._learn(partition, answer)
+            return None
         return self.changed(partition, answer or b"")
 
     # Entering
@@ -147,7 +148,7 @@ class Layouts:
             return {}
         keys = [self._keys.key(each, "ledger") for each in wanted]
         commands = [
-            Command(each, (1, key, self._prefix + fresh_id().encode()), load("enter"))
+            Command(each, (1, key, self._new_layout(), SCHEMA.oldest), load("enter"))
             for each, key in zip(wanted, keys, strict=True)
         ]
         answers = dict(zip(wanted, self._link.run(commands, patience=patience, fail_fast=fail_fast), strict=True))
@@ -159,11 +160,21 @@ class Layouts:
                 failures[partition] = answer
             elif problem is not None:
                 failures[partition] = problem
-            elif not answer.startswith(self._prefix):
+            elif not self._is_usable(answer):
                 failures[partition] = self.changed(partition, answer)
             else:
                 self._learn(partition, answer)
         return failures
+
+    def _new_layout(self) -> bytes:
+        return b"%d/%d/%b" % (SCHEMA.oldest, self._keys.partitions, fresh_id().encode())
+
+    def _is_usable(self, layout: bytes) -> bool:
+        """True for the layout of a partition that is divided as ours are, and that this process may write."""
+        match = _FORM.fullmatch(layout)
+        if match is None or int(match[2]) != self._keys.partitions:
+            return False
+        return SCHEMA.oldest <= int(match[1]) <= SCHEMA.version
 
     def _learn(self, partition: int, layout: bytes) -> None:
         self._known[partition] = layout
@@ -174,11 +185,11 @@ class Layouts:
 
     def changed(self, partition: int, found: bytes) -> Exception:
         """The error of a call that found another layout than it carried, or none."""
-        if found.startswith(self._prefix):
+        if self._is_usable(found):
             first = self._first_after(found, partition)
             if isinstance(first, Exception):
                 return first
-            if first.startswith(self._prefix):
+            if self._is_usable(first):
                 return self._refused(
                     "anew",
                     f"{self._named(partition)}: it lost its data and was set up anew since this store was opened. "
@@ -194,19 +205,15 @@ class Layouts:
                 "a store writes the settings anew",
             )
         match = _FORM.fullmatch(found)
-        if match and int(match[1]) < SCHEMA and int(match[2]) == self._keys.partitions:
+        if match and int(match[1]) < SCHEMA.oldest and int(match[2]) == self._keys.partitions:
             self._enter_again(partition)
             return self._refused(
                 "older",
                 f"{self._named(partition)}: it came back as an older release left it, after a failover perhaps. "
                 "Nothing was done; calls from now on go on with what is there",
             )
-        if match and int(match[1]) > SCHEMA:
-            return self._refused(
-                "newer",
-                f"{self._named(partition)}: a newer release has opened this namespace and raised its schema from "
-                f"{SCHEMA} to {match[1].decode()}. Nothing was done, and nothing is lost. Upgrade this process",
-            )
+        if match and int(match[1]) > SCHEMA.version:
+            return self._refused("newer", too_old(self._named(partition), oldest=int(match[1]), version=SCHEMA.version))
         other = match[2].decode() if match else "another number of"
         return self._refused(
             "other",
@@ -225,10 +232,10 @@ class Layouts:
         answers = self._link.run([self.question(each) for each in others], writes=False, patience=0)
         [answer] = self._link.run([self.question(0)], writes=False, patience=0)
         first: bytes | Exception = answer or b""
-        if isinstance(first, Exception) or not first.startswith(self._prefix):
+        if isinstance(first, Exception) or not self._is_usable(first):
             return first
         for each, layout in [*zip(others, answers, strict=True), (partition, found), (0, first)]:
-            if isinstance(layout, bytes) and layout.startswith(self._prefix):
+            if isinstance(layout, bytes) and self._is_usable(layout):
                 self._learn(each, layout)
         return first
 
@@ -257,3 +264,13 @@ class Layouts:
             self._report_at[kind] = now + REPORT_SECONDS
             self._emit(StoreChanged(error=error))
         return error
+
+
+def _oldest(layout: bytes) -> int:
+    """Return the oldest version that may still write."""
+    return int(layout.partition(b"/")[0])
+
+
+def _rest(layout: bytes) -> bytes:
+    """Return the number of partitions and the id."""
+    return layout.partition(b"/")[2]

@@ -9,7 +9,8 @@ from digestif.errors import StoreUnavailable
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import NO_KEYS, Call, Scripts
-from digestif.stores.redis.client.commands import Command, Packed, joined, pack
+from digestif.stores.redis.client.commands import Packed, joined, pack
+from digestif.stores.redis.keys import as_bytes
 from digestif.stores.redis.survey import PartitionFlaw, PartitionSurvey, missing_keys, short_keys, survey
 
 ROUNDS = 5  # of surveys and repairs, before it gives up
@@ -130,7 +131,7 @@ class Repair:
     def _remove(self, flaw: PartitionFlaw) -> None:
         kind = "history" if flaw.damage.part == "history" else "notes"
         key = self._keys.key(self._partition, kind)
-        self._scripts.change([Command(self._partition, ("HDEL", key, flaw.name))])
+        self._scripts.remove("HDEL", [(self._partition, key, [as_bytes(flaw.name)])])
 
     def _correct(self, found: PartitionSurvey) -> None:
         moved, accepted = found.raw[0] or b"", found.raw[2] or b""

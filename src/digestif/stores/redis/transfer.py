@@ -161,17 +161,16 @@ class RedisTransfer(RedisVerbs, TransferStore):
         return [_progress_in(parcel, noted) for parcel, noted in zip(parcels, notes, strict=True)]
 
     def delete_progress(self, parcels: Sequence[Parcel]) -> None:
-        self._scripts.change([self._note_command("HDEL", parcel) for parcel in parcels])
+        by_partition: dict[int, list[bytes]] = {}
+        for parcel in parcels:
+            by_partition.setdefault(self._scripts.keys.partition_of(parcel.timeline), []).append(parcel.id.encode())
+        self._scripts.remove("HDEL", [(each, self._notes(each), names) for each, names in by_partition.items()])
 
     def delete_notes(self, prefix: str) -> None:
         partitions = range(self._scripts.keys.partitions)
         names = self._scripts.get([Command(each, ("HKEYS", self._notes(each))) for each in partitions])
-        commands = [
-            Command(each, ("HDEL", self._notes(each), *found))
-            for each in partitions
-            if (found := [name for name in names[each] if name.startswith(prefix.encode())])
-        ]
-        self._scripts.change(commands)
+        found = {each: [name for name in names[each] if name.startswith(prefix.encode())] for each in partitions}
+        self._scripts.remove("HDEL", [(each, self._notes(each), found[each]) for each in partitions])
 
     def _note_command(self, command: str, parcel: Parcel) -> Command:
         partition = self._scripts.keys.partition_of(parcel.timeline)

@@ -110,7 +110,7 @@ class RedisVerbs(ABC):
         if not strays:
             return names
         raw = [as_bytes(name) for name in strays]
-        self._scripts.change([Command(partition, ("ZREM", keys.key(partition, kind), *raw)) for kind in SCHEDULE])
+        self._scripts.remove("ZREM", [(partition, keys.key(partition, kind), raw) for kind in SCHEDULE])
         for name in strays:
             problem = (
                 "it stood in the schedule of another partition" if legible(name) == name else "its name is not UTF-8"

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 from digestif.stores.gate import holding
+from digestif.stores.schema import Schema, too_old
 
 T = TypeVar("T")
 
-SCHEMA = 8
+SCHEMA = Schema(version=9, oldest=9)
+FIRST_WITH_TWO_NUMBERS = 9  # before, `user_version` was the version, and no other could be opened
 APPLICATION = 0x44494745  # "DIGE", in the header of the file
 _CACHE_KIBIBYTES = 16 * 1024
 _LOG_PAGES = 4000  # 16 MiB before a checkpoint: pages that many commits change are written back once (a quarter faster)
@@ -29,6 +31,7 @@ class Connection(sqlite3.Connection):
     signal handler can interrupt, and no generator keeps it open while a traceback refers to that generator.
     """
 
+    name = ""  # of the file, for errors
     file: tuple[int, int] | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -48,11 +51,23 @@ class Connection(sqlite3.Connection):
         self._results.clear()
 
     def begin(self, statement: str) -> None:
-        """Begin a transaction, after clearing what a call left behind that was interrupted twice."""
+        """Begin a transaction. StoreError if the schema of the file does not let this release write any more."""
+        self.begin_any(statement)
+        oldest = self.oldest()
+        if oldest > SCHEMA.version:
+            raise StoreError(too_old(self.name, oldest=oldest, version=SCHEMA.version))
+
+    def begin_any(self, statement: str) -> None:
+        """Begin a transaction on any schema, after clearing what a call left behind that was interrupted twice."""
         self.close_results()
         if self.in_transaction:
             self.rollback()
         self.execute(statement)
+
+    def oldest(self) -> int:
+        """Return the oldest version that may write the file. A migration can't change it during a transaction."""
+        oldest: int = self.execute("PRAGMA user_version").fetchone()[0]
+        return oldest
 
 
 class Database:
@@ -65,6 +80,7 @@ class Database:
         self.path = path
         self._synchronous = synchronous
         self._timeout = timeout
+        self._was_open = False
 
     def identity(self) -> tuple[int, int] | None:
         """Return device and inode of the file that is at the path now."""
@@ -119,6 +135,7 @@ class Database:
             cached_statements=256,
             factory=Connection,
         )
+        connection.name = self.name
         try:
             self._touch(connection, make_room)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -144,36 +161,47 @@ class Database:
 
     def _prepare(self, connection: Connection) -> None:
         with connection:
-            connection.begin("BEGIN")
-            version = self._version(connection)
-        if self.path is not None and (version or 0) <= SCHEMA:
+            connection.begin_any("BEGIN")
+            found = self._schema(connection)
+        if self.path is not None and (found is None or found.admits(SCHEMA.version)):
             connection.execute("PRAGMA journal_mode = WAL")  # a copy made by VACUUM INTO has another one
-        if version is None or 0 < version < SCHEMA:
+        if found is None or 0 < found.version < SCHEMA.version:
             with connection:
-                connection.begin("BEGIN IMMEDIATE")
-                self._upgrade(connection, self._version(connection) or 0)  # another process may have been quicker
-                version = self._version(connection)
-        if version != SCHEMA:
-            advice = "upgrade digestif to open it" if (version or 0) > SCHEMA else "no release has written that"
-            raise ConfigError(f"store: {self.name} has schema {version}, this release knows {SCHEMA}; {advice}")
+                connection.begin_any("BEGIN IMMEDIATE")
+                found = self._upgrade(connection, self._schema(connection))  # another process may have been quicker
+        if not found.admits(SCHEMA.version):
+            refusal = too_old(self.name, oldest=found.oldest, version=SCHEMA.version)
+            raise StoreError(refusal) if self._was_open else ConfigError(f"store: {refusal}")
+        if found.version < 1:
+            raise ConfigError(f"store: {self.name} has schema {found.version}; no release has written that")
+        self._was_open = True
 
-    def _version(self, connection: Connection) -> int | None:
-        """Return the schema of the file; None if it is empty."""
+    def _schema(self, connection: Connection) -> Schema | None:
+        """Return the numbers of the file; None if it is empty."""
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application == APPLICATION:
-            version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-            return version
+            oldest = connection.oldest()
+            if not FIRST_WITH_TWO_NUMBERS <= oldest <= SCHEMA.version:
+                return Schema(oldest, oldest)
+            version: int = connection.execute("SELECT max(version) FROM schema").fetchone()[0]
+            return Schema(version, oldest)
         if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None:
             raise ConfigError(f"store: {self.name} is a database of another program; choose another path")
         return None
 
-    def _upgrade(self, connection: Connection, version: int) -> None:
-        """Apply the missing migrations, in the order of their numbers."""
-        for number in range(version + 1, SCHEMA + 1):
+    def _upgrade(self, connection: Connection, found: Schema | None) -> Schema:
+        """Apply the missing migrations, in the order of their numbers, and note both numbers of this release."""
+        before = found or Schema(0, 0)
+        if before.version >= SCHEMA.version:
+            return before
+        for number in range(before.version + 1, SCHEMA.version + 1):
             for statement in _migration(number).split(";\n"):
                 connection.execute(statement)
+        oldest = max(before.oldest, SCHEMA.oldest)
+        connection.execute("UPDATE schema SET version = ?", (SCHEMA.version,))
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {max(version, SCHEMA)}")
+        connection.execute(f"PRAGMA user_version = {oldest}")
+        return Schema(SCHEMA.version, oldest)
 
 
 def _migration(number: int) -> str:

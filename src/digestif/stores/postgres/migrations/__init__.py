@@ -2,6 +2,11 @@
 
 The store applies them to an empty schema by itself. It leaves a schema of an older release to `digestif migrate`, since
 other processes may be using it.
+
+The schema has two numbers. Its version is that of the last migration. The oldest version that may still write is in the
+name of a table, `writers_10`: every transaction locks that table in the weakest mode, by its name. To raise the number
+is to rename the table, which waits for the transactions under way; the server then refuses whoever asks for the name
+of before.
 """
 
 import re
@@ -15,8 +20,11 @@ from typing import Any
 from psycopg import Connection, errors, sql
 
 from digestif.errors import ConfigError, StoreUnavailable
+from digestif.stores.schema import Schema, too_old
 
 FOLDER: Traversable = files(__name__)
+OLDEST = 10  # the oldest version that may still write once these migrations are applied
+FIRST_WITH_TWO_NUMBERS = 10  # before, a process used no other version than its own
 LOCK = "SELECT pg_advisory_xact_lock(1145653061)"  # the number is "DIGE"; one process migrates at a time
 
 
@@ -27,6 +35,7 @@ class Upgrade:
     schema: str
     version: int | None  # of the tables; None if there are none…
     is_missing: bool  # …and not even the schema for them
+    oldest: int | None  # the oldest version that may still write now
     latest: int
     numbers: tuple[int, ...]  # of the migrations to apply
     lags: bool = False  # the sequences are behind the tables, and have to catch up
@@ -36,15 +45,29 @@ class Upgrade:
         return bool(self.numbers) or self.lags
 
     @property
+    def oldest_after(self) -> int:
+        """The oldest version that may still write once they are applied."""
+        return max(self.oldest or 0, OLDEST)
+
+    @property
     def statements(self) -> list[str]:
         """The statements that apply it, inside one transaction."""
         return [
             *([f'CREATE SCHEMA "{self.schema}";'] if self.is_missing else []),
             *([f'CREATE TABLE "{self.schema}".{_TABLE};'] if self.version is None else []),
             f'SET LOCAL search_path TO "{self.schema}";',
+            *self._fence(is_there=(self.version or 0) >= FIRST_WITH_TWO_NUMBERS),
             *(part for number in self.numbers for part in (_text(number), _note(number))),
+            *self._fence(is_there=FIRST_WITH_TWO_NUMBERS in self.numbers),
             *([_in_schema(_CATCH_UP, self.schema).as_string(None).strip() + ";"] if self.lags else []),
         ]
+
+    def _fence(self, *, is_there: bool) -> list[str]:
+        """Return the statement that raises the oldest version, if the table that names it exists at this point."""
+        before = max(self.oldest or 0, FIRST_WITH_TWO_NUMBERS)
+        if not is_there or before == self.oldest_after:
+            return []
+        return [f"ALTER TABLE {writers(before)} RENAME TO {writers(self.oldest_after)};"]
 
     @property
     def script(self) -> str:
@@ -52,21 +75,42 @@ class Upgrade:
         return "\n\n".join(["BEGIN;", f"{LOCK};", *self.statements, "COMMIT;"]) if self.is_needed else ""
 
 
-def prepare(connection: "Connection[Any]", schema: str) -> None:
-    """Create the tables if there are none. ConfigError if they are of another release, or their sequences lag."""
+def prepare(connection: "Connection[Any]", schema: str) -> Schema:
+    """Create the tables if there are none, and return their numbers.
+
+    ConfigError if this release can't use them, or their sequences lag.
+    """
     upgrade = examine(connection, schema)
     if upgrade.version is None:
         migrate(connection, schema)
-    elif upgrade.numbers:
+        upgrade = examine(connection, schema)  # another process may have been quicker, of another release
+    if upgrade.numbers:
         raise ConfigError(
             f"store: the schema {schema!r} has version {upgrade.version}, this release needs {upgrade.latest}; "
             "run `digestif migrate STORE`"
         )
-    elif upgrade.lags:
+    if upgrade.lags:
         raise ConfigError(
             f"store: the sequences of the schema {schema!r} are behind its tables, as after a restore of data alone or "
             "by logical replication, and would give numbers twice; run `digestif migrate STORE`"
         )
+    return Schema(upgrade.version or upgrade.latest, upgrade.oldest or OLDEST)
+
+
+def find_oldest(connection: "Connection[Any]", schema: str) -> int | None:
+    """Return the oldest version that may write the tables; None if there are none."""
+    found = _schema(connection, schema, _taken(connection, schema))
+    return found and found.oldest
+
+
+def latest() -> int:
+    """Return the version of this release."""
+    return _numbers()[-1]
+
+
+def writers(oldest: int) -> str:
+    """Return the name of the table that exists as long as this is the oldest version that may write."""
+    return f"writers_{oldest}"
 
 
 def migrate(connection: "Connection[Any]", schema: str) -> Upgrade:
@@ -125,28 +169,26 @@ def _in_schema(statement: str, schema: str) -> sql.Composed:
 
 
 _CREATED = re.compile(r"^CREATE (?:TABLE|SEQUENCE|INDEX) (\w+)", re.MULTILINE)
+_WRITERS = re.compile(r"writers_(\d+)")
 _TABLE = "migration (number integer PRIMARY KEY, applied timestamptz DEFAULT now())"
 
 
 def _examine(connection: "Connection[Any]", schema: str) -> Upgrade:
     taken = _taken(connection, schema)  # in one statement: another process may be about to create them
-    version = _version(connection, schema) if _are_ours(taken) else None
-    numbers = _numbers()
-    if (version or 0) > numbers[-1]:
-        raise ConfigError(
-            f"store: the schema {schema!r} has version {version}, this release knows {numbers[-1]}; "
-            "upgrade digestif to open it"
-        )
-    lacking = tuple(number for number in numbers if number > (version or 0))
-    if in_the_way := sorted(taken.keys() & _made(lacking, first=version is None)):
+    found, numbers = _schema(connection, schema, taken), _numbers()
+    if found is not None and not found.admits(numbers[-1]):
+        raise ConfigError(too_old(f"store: the schema {schema!r}", oldest=found.oldest, version=numbers[-1]))
+    lacking = tuple(number for number in numbers if found is None or number > found.version)
+    if in_the_way := sorted(taken.keys() & _made(lacking, first=found is None)):
         raise _not_ours(schema, ", ".join(in_the_way))
     return Upgrade(
         schema=schema,
-        version=version,
-        is_missing=version is None and not _has_schema(connection, schema),
+        version=found and found.version,
+        is_missing=found is None and not _has_schema(connection, schema),
+        oldest=found and found.oldest,
         latest=numbers[-1],
         numbers=lacking,
-        lags=version is not None and _lags(connection, schema),
+        lags=found is not None and _lags(connection, schema),
     )
 
 
@@ -169,6 +211,16 @@ def _version(connection: "Connection[Any]", schema: str) -> int:
     return int(row[0])
 
 
+def _schema(connection: "Connection[Any]", schema: str, taken: Mapping[str, bool]) -> Schema | None:
+    """Return the numbers of the tables; None if there are none. Before the first with two, both are the version."""
+    if not _are_ours(taken):
+        return None
+    version = _version(connection, schema)
+    return Schema(
+        version, max((int(match[1]) for name in taken if (match := _WRITERS.fullmatch(name))), default=version)
+    )
+
+
 def _taken(connection: "Connection[Any]", schema: str) -> dict[str, bool]:
     """Return which of our names exist in the schema, and whether that table has a column `number`, as ours has."""
     # Not by to_regclass: after waiting for the lock, its cache would still show the state before.
@@ -176,7 +228,7 @@ def _taken(connection: "Connection[Any]", schema: str) -> dict[str, bool]:
         SELECT relname, EXISTS (SELECT FROM pg_attribute
             WHERE attrelid = pg_class.oid AND attname = 'number' AND atttypid = 'integer'::regtype)
         FROM pg_class JOIN pg_namespace ON relnamespace = pg_namespace.oid
-        WHERE nspname = %s AND relname = ANY (%s::text[])"""
+        WHERE nspname = %s AND (relname = ANY (%s::text[]) OR relname ~ '^writers_[0-9]+$')"""
     return dict(connection.execute(query, (schema, sorted(_made(_numbers(), first=True)))).fetchall())
 
 

@@ -1,5 +1,5 @@
--- A schema, or a layout that begins with one, raised from 1 to 2, whose scripts read the records of both. From then on
--- the scripts of an older release, which do not, are refused.
-local function raised(text)
-  return text and (string.gsub(text, '^1%f[%D]', '2'))
+-- A layout whose first number, the oldest version that may still write, is at least this one.
+local function raised(layout, oldest)
+  local noted = layout and tonumber(string.match(layout, '^%d+'))
+  return noted and noted < tonumber(oldest) and string.gsub(layout, '^%d+', oldest, 1) or layout
 end
