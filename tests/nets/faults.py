@@ -786,6 +786,14 @@ TRACES = [
 
 LOSSES = [
     Fault(
+        says="a document replaces any other that is there, whatever it was compared with",
+        file="stores/rows/documents.py",
+        old="        return there == replace\n",
+        new="        return there is not None\n",
+        directed="test_a_document_is_replaced_by_comparison_only_where_its_body_is_there",
+        model=False,
+    ),
+    Fault(
         says="a record that is gone is counted as delivered",
         file="stores/rows/open_digests.py",
         old="        return len(answer.records) != slot.digest.records\n",

@@ -343,6 +343,13 @@ ORDERS = [
         found_by=("test_the_oldest_are_removed_beyond_the_bytes",),
     ),
     Fault(
+        says="a document replaces any other that is there, whatever it was compared with",
+        file="keep.lua",
+        old="if not is_there or string.sub(found, begin) ~= ARGV[6] then",
+        new="if not is_there then",
+        found_by=("test_a_document_is_replaced_by_comparison_only_where_its_body_is_there",),
+    ),
+    Fault(
         says="a record that joins the short way does not know when it is due",
         file="add.lua",
         old="write('>d', fully.due_of(slot) or 0 / 0)",

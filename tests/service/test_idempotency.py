@@ -9,14 +9,14 @@ from hashlib import sha256
 import msgspec
 import pytest
 
+from digestif import AsyncDigests
 from digestif.errors import StoreUnavailable
 from digestif.service.api import idempotency
 from digestif.service.api.records import key_of
 from digestif.service.service import Service
-from digestif.stores.base import Store
 from digestif.stores.documents import Document
 from digestif.stores.registry import open_store
-from tests.service.harness import Client, Reply, serving, settings_with, token_of
+from tests.service.harness import Client, Reply, served, serving, settings_with, token_of
 
 ADD = "/v1/timelines/t/records"
 FORGOTTEN_AFTER = 86_401  # seconds
@@ -109,34 +109,71 @@ def pass_time(service: Service, monkeypatch: pytest.MonkeyPatch, seconds: float)
     monkeypatch.setattr(service.digests.store, "time", lambda partition: time(partition) + int(seconds * 1000))
 
 
+@contextmanager
+def neighbour(service: Service) -> Iterator[Client]:
+    """A second service on the same store, which knows nothing of what is under way in the first."""
+    with served(Service(service.settings, AsyncDigests(service.digests.store))) as client:
+        yield client
+
+
 def test_the_second_waits_for_the_first_however_long_that_takes(
     client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    renew, renewed = idempotency._renew, threading.Semaphore(0)
+    """Also in another process, since the first renews its reservation."""
+    renew, renewed = idempotency.Reservation.renew, threading.Semaphore(0)
 
-    def noted(store: Store, name: str, own: idempotency.Kept) -> idempotency.Kept:
-        found = renew(store, name, own)
+    def noted(own: idempotency.Reservation) -> bool:
+        found = renew(own)
         renewed.release()
         return found
 
-    monkeypatch.setattr(idempotency, "_renew", noted)
-    monkeypatch.setattr(idempotency, "RENEWED_EVERY", 0.01)
-    with sending_slowly(client, service, monkeypatch):
+    monkeypatch.setattr(idempotency.Reservation, "renew", noted)
+    monkeypatch.setattr(idempotency, "RENEWED_EVERY", 0.1)
+    with sending_slowly(client, service, monkeypatch), neighbour(service) as other:
         pass_time(service, monkeypatch, 100)
         assert renewed.acquire(timeout=20)
         assert renewed.acquire(timeout=20)  # it has begun after the time had passed
 
         assert send(client, ADD, {"value": 1}).status == 409
+        assert send(other, ADD, {"value": 1}).status == 409
 
     again = send(client, ADD, {"value": 1})
     assert (again.status, again.headers["idempotent-replayed"]) == (202, "true")
+
+
+def test_a_key_is_known_in_its_process_even_if_its_reservation_looks_abandoned(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that could not be written took no renewal, either."""
+    with sending_slowly(client, service, monkeypatch):
+        pass_time(service, monkeypatch, 100)
+
+        assert send(client, ADD, {"value": 1}).status == 409
+        assert send(client, ADD, {"value": 2}).status == 422
+
+    assert send(client, ADD, {"value": 1}).headers["idempotent-replayed"] == "true"
+    assert client.get("/v1/ledger").json()["accepted"] == 1
+
+
+def test_an_answer_is_not_kept_over_that_of_a_request_that_took_the_reservation_over(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sending_slowly(client, service, monkeypatch), neighbour(service) as other:
+        pass_time(service, monkeypatch, 100)
+        with monkeypatch.context() as quick:
+            quick.setattr(service.digests.store, "add", type(service.digests.store).add.__get__(service.digests.store))
+            taken_over = send(other, ADD, {"value": 1})
+
+    again = send(client, ADD, {"value": 1})
+    assert (taken_over.status, again.body) == (202, taken_over.body)
+    assert client.get("/v1/timelines/t/records").json()["total"] == 1
 
 
 def test_a_client_has_the_patience_to_wait_for_a_process_that_died(
     client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(idempotency, "_keep_answer", lambda *_, **__: None)
+        dying.setattr(idempotency.Reservation, "keep_answer", lambda *_: None)
         send(client, ADD, {"value": 1})
 
     pass_time(service, monkeypatch, 5)
@@ -151,7 +188,7 @@ def test_a_process_that_died_leaves_no_duplicate_behind(
     """It had added, but not kept its answer: the repeated request replaces what is pending."""
     monkeypatch.setattr(idempotency, "ABANDONED", 0)
     with monkeypatch.context() as dying:
-        dying.setattr(idempotency, "_keep_answer", lambda *_, **__: None)
+        dying.setattr(idempotency.Reservation, "keep_answer", lambda *_: None)
         first = send(client, "/v1/records", MANY)
 
     again = send(client, "/v1/records", MANY)
@@ -181,9 +218,10 @@ def test_a_reservation_without_a_seed_gives_record_keys_that_derive_from_token_a
     """Older versions derived them so: their process may have added the records before it died."""
     asked = sha256(ADD.encode() + b"\0" + json.dumps({"value": 1}).encode()).hexdigest()
     name = sha256(b"local\0k").hexdigest()
-    body = msgspec.msgpack.encode({"request": asked, "at": 0, "status": None, "body": b""})
     store = service.digests.store
-    store.keep(idempotency.COLLECTION, Document(name, body), bounds=idempotency.BOUNDS, now=store.time(0))
+    at = store.time(0) - idempotency.ABANDONED
+    body = msgspec.msgpack.encode({"request": asked, "at": at, "status": None, "body": b""})
+    store.keep(idempotency.COLLECTION, Document(name, body), bounds=idempotency.BOUNDS, now=at)
 
     assert send(client, ADD, {"value": 1}).json()["key"] == key_of("local\0k", 0)
     assert send(client, ADD, {"value": 1}).headers["idempotent-replayed"] == "true"
@@ -226,18 +264,17 @@ def test_a_request_whose_outcome_is_not_known_keeps_its_key_from_others(
 def test_of_two_that_repeat_an_abandoned_request_at_once_one_takes_it_over(monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store("memory://")
     first = idempotency._reserve(store, "name", "asked").kept
-    idempotency._abandon(store, "name", first)
+    idempotency.Reservation(store, "name", first).abandon()
     both = threading.Barrier(2, timeout=10)
-    plain = idempotency._kept
+    plain = store.kept
     found: list[bool] = []
 
-    def kept(store: Store, name: str, now: int) -> idempotency.Kept | None:
-        earlier = plain(store, name, now)
-        if name == "name":
-            both.wait()  # until the other has read it, too
+    def kept(collection: str, key: str, *, now: int | None) -> Document | None:
+        earlier = plain(collection, key, now=now)
+        both.wait()  # until the other has read it, too
         return earlier
 
-    monkeypatch.setattr(idempotency, "_kept", kept)
+    monkeypatch.setattr(store, "kept", kept)
     threads = [
         threading.Thread(target=lambda: found.append(idempotency._reserve(store, "name", "asked").is_own))
         for _ in range(2)

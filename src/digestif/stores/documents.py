@@ -34,12 +34,14 @@ class Documents(ABC):
 
     @abstractmethod
     def keep(
-        self, collection: str, document: Document, *, bounds: Bounds, replace: bool = False, now: Millis | None
+        self, collection: str, document: Document, *, bounds: Bounds, replace: bool | bytes = False, now: Millis | None
     ) -> bool:
         """Keep a document as the newest of its collection. False, with nothing done, if its key is there already.
 
-        With `replace` the document takes the place of the one that is there. One that is larger than all bytes of the
-        bounds is not kept, and removes all others.
+        With `replace` the document takes the place of the one that is there; given as bytes, only of one with this
+        body, and if there is none, the answer is False. Without `now` the time is that of the commit, however long
+        the store was waited for. A document that is larger than all bytes of the bounds is not kept, and removes all
+        others.
         """
 
     @abstractmethod

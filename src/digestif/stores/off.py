@@ -64,7 +64,7 @@ class OffStore(Store):
         return True
 
     def keep(
-        self, collection: str, document: Document, *, bounds: Bounds, replace: bool = False, now: Millis | None
+        self, collection: str, document: Document, *, bounds: Bounds, replace: bool | bytes = False, now: Millis | None
     ) -> bool:
         return True
 

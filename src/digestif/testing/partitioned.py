@@ -91,7 +91,7 @@ class Partitioned(Store):
         return part.swap_note(inner, name, old, new)
 
     def keep(
-        self, collection: str, document: Document, *, bounds: Bounds, replace: bool = False, now: Millis | None
+        self, collection: str, document: Document, *, bounds: Bounds, replace: bool | bytes = False, now: Millis | None
     ) -> bool:
         return self._part(0).keep(collection, document, bounds=bounds, replace=replace, now=now)
 

@@ -18,7 +18,7 @@ from digestif.service.api.routes import Route, Router
 from digestif.service.security.authentication import principal_of
 from digestif.service.security.tokens import Principal
 from digestif.service.service import Service
-from digestif.service.waits import Waits
+from digestif.service.waits import Probe, Waits
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Api:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._router = Router(ROUTES)
-        self._waits = service.part(Waits)
+        self._probe, self._waits = service.part(Probe), service.part(Waits)
         service.part(Metrics)  # counts from now on
 
     def serves(self, raw_path: bytes) -> bool:
@@ -57,6 +57,8 @@ class Api:
             request = Request(self._service, scope, headers, receive, principal, keys)
             if route.has_timeline:
                 request.refuse_outside(keys[0])
+            if self._probe.is_away and scope["method"] == "POST":
+                await self._probe.ask()  # what the store has to do for new requests would pile up
             return _as_answer(route, await self._waits.until(route.endpoint(request)))
         except Problem as problem:
             return answer_of(problem, raw_path.decode("latin-1"))

@@ -1,10 +1,11 @@
 """`Idempotency-Key`: a request that comes again gets the answer of the first, byte for byte, and does nothing.
 
-A reservation is kept before anything is done, and renewed until the answer is kept. If a process dies in between, or
-the store fails, it may have the records or not: the same request, and no other, may take the reservation over and add
-them again. Records without keys get ones that derive from the random seed of the reservation, which is taken over with
-it: what is still pending is replaced, and counted as superseded; what was delivered meanwhile comes again. A later use
-of the key, once this one is forgotten, has another seed and replaces nothing.
+Which keys are under way in this process is known here. For other processes a reservation is kept before anything is
+done, and renewed until the answer is kept. If a process dies in between, or the store fails, the store may have the
+records or not: the same request, and no other, may take the reservation over and add them again. Records without keys
+get ones that derive from the random seed of the reservation, which is taken over with it: what is still pending is
+replaced, and counted as superseded; what was delivered in between comes again. A later use of the key, once this one is
+forgotten, has another seed and replaces nothing.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from digestif.clock import monotonic
 from digestif.core.times import Millis
 from digestif.errors import StoreError
 from digestif.ids import fresh_id
@@ -43,41 +45,68 @@ class Kept(Struct, frozen=True):
     """What is kept under a key: which request it was, and its answer once there is one."""
 
     request: str  # a hash
-    at: int  # milliseconds
+    at: int  # milliseconds; for older versions: others read the time of the document, which is that of its commit
     status: int | None = None
     body: bytes = b""
     seed: str = ""  # of the keys of records without one; documents of older versions have none
+    owner: str = ""  # which request has reserved the key
 
 
-_decode = msgspec.msgpack.Decoder(Kept).decode
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Kept).decode
+
+
+class KeysUnderWay:
+    """The requests with a key that this process works on, by the names of their reservations."""
+
+    def __init__(self, _: Service) -> None:
+        self.asked: dict[str, str] = {}
 
 
 async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
-    """Answer a request with a key: anew, or as the first time."""
+    """Answer a request with a key: by the call, or as the first time."""
     if not VALID.fullmatch(key):
         raise Problem(400, f"Idempotency-Key: give 1 to {LONGEST} visible ASCII characters")
-    return await to_its_end(_once(request, key.decode(), body, call))  # the next one gets its answer
-
-
-async def _once(request: Request, key: str, body: bytes, call: Call) -> Answer:
-    token_and_key = f"{request.principal.name}\0{key}"
+    token_and_key = f"{request.principal.name}\0{key.decode()}"
     name = sha256(token_and_key.encode()).hexdigest()
     asked = sha256(request.scope["raw_path"] + b"\0" + body).hexdigest()
-    store, in_thread = request.service.digests.store, request.service.in_thread
-    found = await in_thread(partial(_reserve, store, name, asked))
+    under_way = request.service.part(KeysUnderWay).asked
+    if name in under_way:
+        return _repeated(Kept(under_way[name], 0), asked)
+
+    async def work() -> Answer:
+        try:
+            return await _once(request, Asked(name, asked, token_and_key), body, call)
+        finally:
+            del under_way[name]
+
+    under_way[name] = asked
+    return await to_its_end(work())  # also if its client leaves: the next one gets its answer
+
+
+class Asked(NamedTuple):
+    """A request with a key: the name of its reservation, a hash of what it asks, and what older versions had as seed."""
+
+    name: str
+    request: str
+    old_seed: str
+
+
+async def _once(request: Request, asked: Asked, body: bytes, call: Call) -> Answer:
+    service, store = request.service, request.service.digests.store
+    found = await service.in_thread(partial(_reserve, store, asked.name, asked.request))
     if not found.is_own:
-        return _repeated(found.kept, asked)
+        return _repeated(found.kept, asked.request)
+    own = Reservation(store, asked.name, found.kept)
     try:
-        async with _renewed(request.service, partial(_renew, store, name), found.kept):
-            given = await call(request, body, found.kept.seed or token_and_key)  # as older versions did
+        async with _renewed(service, own):
+            given = await call(request, body, found.kept.seed or asked.old_seed)
     except Exception as error:
-        end = _abandon if isinstance(error, StoreError) else _forget  # the store may have the records
+        end = own.abandon if isinstance(error, StoreError) else own.forget  # the store may have the records
         with suppress(StoreError):
-            await in_thread(partial(end, store, name, found.kept))
+            await service.in_thread(end)
         raise
     is_refused = given.status >= 400  # nothing was accepted
-    end = _forget if is_refused else partial(_keep_answer, given=given)
-    await in_thread(partial(end, store, name, found.kept))
+    await service.in_thread(own.forget if is_refused else partial(own.keep_answer, given))
     return given
 
 
@@ -89,40 +118,86 @@ class Found(NamedTuple):
 
 
 def _reserve(store: Store, name: str, asked: str) -> Found:
-    """Reserve the key, unless another request has it."""
-    now = store.time(0)
-    own = Kept(asked, now, seed=fresh_id())
-    if _keep(store, name, own, anyway=False):
-        return Found(own, is_own=True)
-    earlier = _kept(store, name, now)
-    if earlier is None:  # it was given up just now
-        return _reserve(store, name, asked)
-    may_take_over = earlier.request == asked and _is_abandoned(earlier, now)
-    if not may_take_over or not _reserve(store, f"{name}/{earlier.at}", asked).is_own:  # of several, one takes it over
-        return Found(earlier, is_own=False)
-    taken_over = replace(own, seed=earlier.seed)
-    _keep(store, name, taken_over)
-    return Found(taken_over, is_own=True)
+    """Reserve the key, unless another request has it.
+
+    While the store could not be written, others could not renew theirs: after a long wait none is taken over, and an
+    own one is renewed, since others may have found it too old.
+    """
+    began = monotonic()
+    own = Kept(asked, store.time(0), seed=fresh_id(), owner=fresh_id())
+    if not _keep(store, name, own):
+        earlier = store.kept(COLLECTION, name, now=None)
+        if earlier is None:  # it was given up just now
+            return _reserve(store, name, asked)
+        kept = _decode(earlier.body)
+        if not _is_abandoned(earlier, store.time(0)) or kept.request != asked or _is_long_ago(began):
+            return Found(kept, is_own=False)
+        own = replace(own, seed=kept.seed)
+        if not _keep(store, name, own, instead_of=earlier.body):  # of several, one takes it over
+            return Found(kept, is_own=False)
+    reservation = Reservation(store, name, own)
+    while _is_long_ago(began):
+        began = monotonic()
+        if not reservation.renew():
+            return Found(own, is_own=False)
+    return Found(reservation.kept, is_own=True)
 
 
-def _is_abandoned(kept: Kept, now: Millis) -> bool:
+def _is_abandoned(document: Document, now: Millis) -> bool:
     """True if there will be no answer: the process of the request died, or the store failed."""
-    return kept.status is None and now - kept.at >= ABANDONED
+    return _decode(document.body).status is None and abs(now - document.at) >= ABANDONED  # a clock may be set back
+
+
+def _is_long_ago(began: float) -> bool:
+    return monotonic() - began >= RENEWED_EVERY
+
+
+class Reservation:
+    """The reservation of a request that is under way. Its methods change nothing if another has taken it over."""
+
+    def __init__(self, store: Store, name: str, kept: Kept) -> None:
+        self._store, self._name = store, name
+        self.kept = kept
+
+    def renew(self) -> bool:
+        """Set it to now; False if another request has taken it over."""
+        return self._replace(replace(self.kept, at=self._store.time(0)))
+
+    def abandon(self) -> None:
+        """Let the same request take it over."""
+        at = self._store.time(0) - ABANDONED
+        self._replace(replace(self.kept, at=at), now=at)
+
+    def forget(self) -> None:
+        self._store.forget(COLLECTION, self._name)
+
+    def keep_answer(self, given: Answer) -> None:
+        self._replace(Kept(self.kept.request, self.kept.at, given.status, given.body))
+
+    def _replace(self, kept: Kept, *, now: Millis | None = None) -> bool:
+        """Replace what is kept. If a commit got no answer, it may not be what is known here: then it is read."""
+        there: bytes | None = _encode(self.kept)
+        while not _keep(self._store, self._name, kept, instead_of=there, now=now):
+            found = self._store.kept(COLLECTION, self._name, now=None)
+            there = None if found is None else found.body
+            if there is not None and _decode(there).owner != self.kept.owner:
+                return False
+        self.kept = kept
+        return True
 
 
 @asynccontextmanager
-async def _renewed(service: Service, renew: Callable[[Kept], Kept], own: Kept) -> AsyncIterator[None]:
+async def _renewed(service: Service, own: Reservation) -> AsyncIterator[None]:
     """Renew a reservation during the block. After it no renewal is under way, which would replace the answer."""
     over = asyncio.Event()
 
     async def renew_often() -> None:
-        kept = own
         while not over.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), RENEWED_EVERY)
                 return
             with suppress(StoreError):
-                kept = await service.in_thread(partial(renew, kept))
+                await service.in_thread(own.renew)
 
     renewing = asyncio.create_task(renew_often())
     try:
@@ -132,37 +207,9 @@ async def _renewed(service: Service, renew: Callable[[Kept], Kept], own: Kept) -
         await renewing
 
 
-def _renew(store: Store, name: str, own: Kept) -> Kept:
-    """Set the reservation to now, unless another request has taken it over."""
-    now = store.time(0)
-    if _kept(store, name, now) != own:
-        return own
-    renewed = replace(own, at=now)
-    _keep(store, name, renewed)
-    return renewed
-
-
-def _abandon(store: Store, name: str, own: Kept) -> None:
-    """Let the same request take the reservation over."""
-    _keep(store, name, replace(own, at=store.time(0) - ABANDONED))
-
-
-def _forget(store: Store, name: str, _: Kept) -> None:
-    store.forget(COLLECTION, name)
-
-
-def _keep_answer(store: Store, name: str, own: Kept, *, given: Answer) -> None:
-    _keep(store, name, Kept(own.request, store.time(0), given.status, given.body))
-
-
-def _keep(store: Store, name: str, kept: Kept, *, anyway: bool = True) -> bool:
-    document = Document(name, msgspec.msgpack.encode(kept))
-    return store.keep(COLLECTION, document, bounds=BOUNDS, replace=anyway, now=kept.at)
-
-
-def _kept(store: Store, name: str, now: Millis) -> Kept | None:
-    found = store.kept(COLLECTION, name, now=now)
-    return None if found is None else _decode(found.body)
+def _keep(store: Store, name: str, kept: Kept, *, instead_of: bytes | None = None, now: Millis | None = None) -> bool:
+    document = Document(name, _encode(kept))
+    return store.keep(COLLECTION, document, bounds=BOUNDS, replace=False if instead_of is None else instead_of, now=now)
 
 
 def _repeated(earlier: Kept, asked: str) -> Answer:

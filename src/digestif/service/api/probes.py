@@ -22,7 +22,7 @@ class Health(Struct, frozen=True):
 
 
 class Readiness(Struct, frozen=True):
-    """The store answers, too."""
+    """The store takes writes, too."""
 
     ready: bool = True
 
@@ -32,11 +32,11 @@ async def healthy(_: Request) -> Health:
 
 
 async def ready(request: Request) -> Readiness:
-    """Whether the store is reached within a second."""
+    """Whether the store takes a write within a second."""
     try:
         await request.service.part(Probe).ask()
-    except (TimeoutError, DigestifError):
-        raise Problem(503, "the store does not answer", retry_after=2) from None
+    except DigestifError:
+        raise Problem(503, "the store does not answer, or takes no writes", retry_after=2) from None
     return Readiness()
 
 

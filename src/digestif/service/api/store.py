@@ -96,20 +96,20 @@ class StatusAnswer(Struct, frozen=True):
 async def show_status(request: Request) -> StatusAnswer:
     digests = request.service.digests
     store = digests.store
-    ledger, overview, outages, failures, workers, (moving, known) = await asyncio.gather(
+    ledger, overview, outages, failures, workers, (moving, known, durability, partitions) = await asyncio.gather(
         digests.ledger(),
         digests.overview(),
         digests.outages(),
         digests.failures(),
         digests.workers(),
-        request.service.in_thread(lambda: (store.moving_since(), versions(store))),
+        request.service.in_thread(lambda: (store.moving_since(), versions(store), store.durability, store.partitions)),
     )
     return StatusAnswer(
         store=redacted(request.service.settings.store.reveal()),
         namespace=store.namespace,
         enabled=digests.enabled,
-        durability=str(store.durability),
-        partitions=store.partitions,
+        durability=str(durability),
+        partitions=partitions,
         versions=known,
         moving_since=None if moving is None else moving / 1000,
         workers=workers,

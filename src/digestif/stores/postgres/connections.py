@@ -65,7 +65,9 @@ class ServerAddress:
         was_up = False
         while True:
             try:
-                return self.connect(psycopg.connect, connect_timeout=ceil(patience), **options)
+                return self.connect(psycopg.connect, connect_timeout=max(1, ceil(patience)), **options)
+            except errors.ConnectionTimeout:  # the server says nothing: a ping would hold up all threads, with the GIL
+                raise
             except psycopg.OperationalError as error:
                 if any(words in str(error) for words in NO_CONNECTION_LEFT) or not self._is_up():
                     raise

@@ -23,12 +23,13 @@ class RedisDocuments(RedisVerbs, TransferStore):
     """The verbs of the store for documents."""
 
     def keep(
-        self, collection: str, document: Document, *, bounds: Bounds, replace: bool = False, now: Millis | None
+        self, collection: str, document: Document, *, bounds: Bounds, replace: bool | bytes = False, now: Millis | None
     ) -> bool:
         names = {"collection": collection, "key": document.key, "timeline": document.timeline or ""}
         limits = {name: limit for name, limit in bounds._asdict().items() if limit is not None}
-        request = encoding.encode({**names, **limits, "replace": replace})
-        call = Call(HOME, self._declared(collection), pack((request, document.body)))
+        compares = isinstance(replace, bytes)
+        request = encoding.encode({**names, **limits, "replace": replace is True, "compares": compares})
+        call = Call(HOME, self._declared(collection), pack((request, document.body, replace if compares else b"")))
         return encoding.flags(self._scripts.write_one("keep", call, now=now))[0]
 
     def kept(self, collection: str, key: str, *, now: Millis | None) -> Document | None:

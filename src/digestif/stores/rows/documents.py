@@ -9,10 +9,12 @@ from digestif.stores.rows.view import NEVER, DocumentRow, Rows
 COUNTS = "documents:"  # before the name of a collection
 
 
-def keep(rows: Rows, collection: str, document: Document, *, bounds: Bounds, replace: bool, now: Millis) -> bool:
+def keep(
+    rows: Rows, collection: str, document: Document, *, bounds: Bounds, replace: bool | bytes, now: Millis
+) -> bool:
     rows.lock_note(COUNTS + collection)
     found = rows.document(collection, document.key)
-    if found is not None and found.expires > now and not replace:
+    if not _may_keep(None if found is None or found.expires <= now else found.document.body, replace):
         return False
     if found is not None:
         _remove(rows, [found])
@@ -22,6 +24,13 @@ def keep(rows: Rows, collection: str, document: Document, *, bounds: Bounds, rep
     _count(rows, collection, 1, len(kept.body))
     _evict(rows, collection, bounds, now=now)
     return True
+
+
+def _may_keep(there: bytes | None, replace: bool | bytes) -> bool:
+    """True if a document may be kept where the body `there` is, or none."""
+    if isinstance(replace, bytes):
+        return there == replace
+    return there is None or replace
 
 
 def _evict(rows: Rows, collection: str, bounds: Bounds, *, now: Millis) -> None:

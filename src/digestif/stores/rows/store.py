@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TypeVar
 
+from digestif.clock import monotonic
 from digestif.core.backlog import Standing
 from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage
@@ -449,12 +450,15 @@ class RowStore(Store, TransferStore):
     # Documents
 
     def keep(
-        self, collection: str, document: Document, *, bounds: Bounds, replace: bool = False, now: Millis | None
+        self, collection: str, document: Document, *, bounds: Bounds, replace: bool | bytes = False, now: Millis | None
     ) -> bool:
-        at = self._now(now)
-        return self._write_arrivals(
-            lambda rows: documents.keep(rows, collection, document, bounds=bounds, replace=replace, now=at), weight=1
-        )
+        at, began = self._now(now), monotonic()
+
+        def unit(rows: Rows) -> bool:
+            waited = 0 if now is not None else int((monotonic() - began) * 1000)  # for a lock, or a connection
+            return documents.keep(rows, collection, document, bounds=bounds, replace=replace, now=at + waited)
+
+        return self._write_arrivals(unit, weight=1)
 
     def kept(self, collection: str, key: str, *, now: Millis | None) -> Document | None:
         at = self._now(now)

@@ -48,6 +48,20 @@ class KeptDocuments(Suite):
         assert found is not None
         assert found.body == b"third"
 
+    def test_a_document_is_replaced_by_comparison_only_where_its_body_is_there(self, store: Store) -> None:
+        """Fact 74. Of two that replace the same body one does; what is not there, or too old, is not replaced."""
+        bounds = Bounds(entries=10, age=100)
+        keep(store, "a", b"first", timeline="t", bounds=bounds)
+
+        assert keep(store, "a", b"second", replace=b"first", bounds=bounds) is True
+        assert keep(store, "a", b"third", replace=b"first", bounds=bounds) is False
+        assert keep(store, "a", b"third", replace=b"", bounds=bounds) is False
+        assert keep(store, "b", replace=b"1", bounds=bounds) is False
+        assert keep(store, "a", b"third", replace=b"second", bounds=bounds, now=NOW + 100) is False
+
+        assert store.kept("shelf", "a", now=NOW) == Document("a", b"second", None, NOW)
+        assert keys(store) == ["a"]
+
     def test_the_oldest_are_removed_beyond_the_entries(self, store: Store) -> None:
         """Fact 74. At most three: of five the last three are left."""
         for number in range(5):

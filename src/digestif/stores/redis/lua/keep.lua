@@ -1,16 +1,23 @@
 #!lua
 -- Keep a document as the newest of its collection, and remove the oldest beyond the bounds.
 -- KEYS   12 documents (hash)  13 order (zset)  14 index (zset)
--- ARGV   4 {collection, key, timeline, age, entries, bytes, replace}: timeline '' is none; no age, no bytes: unbounded
---        5 body
--- Reply  '1', or '0' with nothing done if the key is there
+-- ARGV   4 {collection, key, timeline, age, entries, bytes, replace, compares}: timeline '' is none; no age, no bytes:
+--        unbounded
+--        5 body  6 the body that is to be replaced, if `compares`
+-- Reply  '1', or '0' with nothing done if the key is there, or has another body than the one that is to be replaced
 -- include: documents.lua
 
 local EVICTED = 1000
 local request, body = cmsgpack.unpack(ARGV[4]), ARGV[5]
 local collection, key, timeline = request.collection, request.key, request.timeline
 local found = call('HGET', DOCUMENTS, key)
-if found and not request.replace and struct.unpack('>d', found) > now then
+local is_there = found and struct.unpack('>d', found) > now
+if request.compares then
+  local begin = is_there and DOCUMENT_HEAD + struct.unpack('>H', found, 17) + 1
+  if not is_there or string.sub(found, begin) ~= ARGV[6] then
+    return answer('0')
+  end
+elseif is_there and not request.replace then
   return answer('0')
 end
 local bytes, number = totals()
