@@ -1,0 +1,274 @@
+"""A storm on one store: processes that use every verb, and are killed, stopped and terminated all the while.
+
+    python -m torture._storm DSN SECONDS SEED [--other DSN] [--without PARTS | --only PARTS]
+
+In the mix are overrides and `off`, moves to another namespace of the store (or to the other store and back), outages of
+a channel and of a part of it, clocks that jump, and upgrades. Names of parts, separated by commas, leave parts of the mix
+out, so that a finding can be narrowed.
+
+After the storm a worker delivers the rest, and the notes of all processes are compared with the ledger. The program
+prints its findings as JSON, and progress to stderr; its exit code is 1 if something is wrong. It forks, so it has one
+thread until then.
+"""
+
+import argparse
+import importlib
+import json
+import logging
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from digestif import Busy, Digest, Digests, Ledger, Move, StoreError
+from digestif.clock import monotonic, wall_clock
+from digestif.testing.servers import becomes_true
+from tests.worker.workers import working
+from torture._storm.account import Account, judged
+from torture._storm.actor import Actor, Notes, ids_of
+from torture._storm.crew import Crew, on_duty
+from torture._storm.delivering import CHANNEL, Dispatcher, Workman
+from torture._storm.moving import Mover, Moves
+from torture._storm.operating import Auditor, Operator
+from torture._storm.producing import Producer, TaskProducer
+from torture._storm.scene import FAMILIES, LEASE, PARTS, POLICY, TIMELINES, Scene, split_place, store_of
+from torture._storm.weather import FARTHEST, Weather, shifted_clock
+
+ROLES: dict[str, Callable[..., Actor]] = {
+    "produce": Producer,
+    "tasks": TaskProducer,
+    "work": Workman,
+    "dispatch": Dispatcher,
+    "operate": Operator,
+    "audit": Auditor,
+    "move": Mover,
+}
+CREW = {"produce": 2, "tasks": 1, "work": 3, "dispatch": 1, "operate": 1, "audit": 1}
+PAUSE = (0.1, 1.5)  # seconds between two strikes
+TO_DELIVER = 300.0  # seconds to deliver everything after the storm
+TO_REST = 180.0  # seconds for a move to end when the time of the storm is over
+REPORT = 20.0  # seconds between two lines of progress
+READ = 0.5  # seconds between two looks at the notes
+VERIFIED = 60.0  # seconds in which a recount has to agree
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The result of a storm."""
+
+    seed: int
+    parts: list[str]
+    seconds: float
+    acknowledged: int
+    unknown: int  # adds without an answer
+    delivered: int
+    duplicates: int
+    moves: int
+    choices: int
+    refused: int  # messages that the channel refused
+    verified: int  # recounts during the storm that agreed
+    struck: dict[str, int]
+    failed: dict[str, int]  # calls that failed as calls may, the most frequent
+    ledger: dict[str, int]
+    problems: list[str]  # none
+
+
+class Storm:
+    """One storm: its crew, its weather and its account."""
+
+    def __init__(self, dsns: tuple[str, ...], folder: Path, *, seed: int, parts: frozenset[str]) -> None:
+        (folder / "notes").mkdir()
+        self.random = Random(seed)
+        self.began = monotonic()
+        self.weather = Weather(seed, parts, began=self.began)
+        self.account = Account(folder / "notes")
+        self.notes = Notes(self.account.folder / "storm")
+        scene = Scene(parts, produce=f"{dsns[0]}#storm0", serve=(f"{dsns[0]}#storm0",))
+        self.crew = Crew(scene, self.weather, self.account.folder, self.random, roles=ROLES, wanted=CREW)
+        self.moves = Moves(self.crew, self.account, self.notes, self.random, dsns)
+
+    def blow(self, seconds: float) -> None:
+        """Let the storm go on for some seconds, and until the move that is under way has ended."""
+        parts = self.crew.scene.parts
+        steps = self.moves.steps() if "moves" in parts else iter(lambda: None, 0)
+        end = self.began + seconds
+        strike, reported, read = self.began + 2, self.began, self.began
+        while (now := monotonic()) < end or (self.moves.is_moving and now < end + TO_REST):
+            self.crew.tend()
+            next(steps)
+            if now >= strike and "strikes" in parts:
+                self.crew.strike()
+                strike = now + self.random.uniform(*PAUSE)
+            if now >= read + READ:
+                self.account.read()
+                read = now
+            if now >= reported + REPORT:
+                self.report(now - self.began, seconds)
+                reported = now
+            signal.sigtimedwait([], 0.05)  # a pause that needs no thread
+
+    def report(self, passed: float, seconds: float) -> None:
+        account, crew = self.account, self.crew
+        struck = ", ".join(f"{blow} {times}" for blow, times in sorted(crew.struck.items()))
+        words = (
+            f"storm {crew.scene.produce.partition(':')[0]} {passed:.0f}/{seconds:g} s: "
+            f"{len(account.acknowledged)} acknowledged, {len(account.key)} sent, "
+            f"{account.duplicates} digests twice, {account.failed.total()} calls failed, {account.refused} refused, "
+            f"{len(account.moved)} moves, {len(account.verified)} verified; {struck}"
+        )
+        bad = [*crew.problems, *account.misfits, *(crash.splitlines()[-1] for crash in account.crashes)]
+        sys.stderr.write(f"{words}{'; PROBLEMS ' + str(bad[:5]) if bad else ''}\n")
+        sys.stderr.flush()
+
+
+def storm(dsns: tuple[str, ...], *, seconds: float, seed: int, parts: frozenset[str]) -> Findings:
+    """Run the storm, deliver everything, and compare the notes with the ledger."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Storm(dsns, Path(folder), seed=seed, parts=parts)
+        with on_duty(run.crew):
+            run.blow(seconds)
+            unverified = run.account.longest_unverified(run.began, monotonic())
+            run.crew.dismiss()
+        problems, ledger = calm(run)
+        if unverified > VERIFIED:
+            problems.append(f"no recount agreed for {unverified:.0f} s")
+    account = run.account
+    return Findings(
+        seed=seed,
+        parts=sorted(parts),
+        seconds=round(monotonic() - run.began),
+        acknowledged=len(account.acknowledged),
+        unknown=len(account.added) - len(account.acknowledged),
+        delivered=ledger.delivered,
+        duplicates=account.duplicates,
+        moves=len(run.moves.left),
+        choices=sum(map(len, account.choices.values())),
+        refused=account.refused,
+        verified=len(account.verified),
+        struck=dict(run.crew.struck),
+        failed=dict(account.failed.most_common(8)),
+        ledger={name: getattr(ledger, name) for name in ledger.__slots__},
+        problems=problems,
+    )
+
+
+# After the storm
+
+
+def calm(run: Storm) -> tuple[list[str], Ledger]:
+    """Deliver everything from the last store and judge, by a clock that is ahead of all times of the storm."""
+    has_jumps = run.weather.has_jumps
+    scene, problems = run.crew.scene, list(run.crew.problems)
+    with ExitStack() as stack:
+        if has_jumps:
+            stack.enter_context(shifted_clock(lambda: FARTHEST))
+        left = list(run.moves.left)
+        if run.moves.is_moving and scene.move is not None:
+            problems += finished_move(*scene.move)
+            scene = replace(scene, produce=scene.move[1])
+            left.append(scene.move[0])
+        engines = {place: stack.enter_context(opened(place, has_jumps)) for place in (scene.produce, *left)}
+        digests = engines.pop(scene.produce)
+        problems += delivered_in_the_end(digests, Notes(run.account.folder / "calm"))
+        run.account.read()
+        problems += judged(run.account, digests.ledger())
+        problems += still_true(digests, scene.produce)
+        for place, engine in engines.items():
+            problems += left_empty(engine, place)
+        return problems, digests.ledger()
+
+
+def opened(place: str, has_jumps: bool) -> Digests:
+    dsn, namespace = split_place(place)
+    clock = wall_clock if has_jumps else None
+    return Digests(dsn, namespace=namespace, policy=POLICY, lease=LEASE, clock=clock)
+
+
+def finished_move(source: str, target: str) -> list[str]:
+    """Finish the move that the storm could not; return a problem if that is impossible."""
+    try:
+        with store_of(source) as here, store_of(target) as there:
+            Move(here, there).run()
+    except (Busy, StoreError) as error:
+        return [f"the move can't be finished: {type(error).__name__}: {error}"]
+    return []
+
+
+def still_true(digests: Digests, place: str) -> Iterator[str]:
+    if problems := digests.verify().problems:
+        yield f"verify of {split_place(place)[1]}: {problems[:5]}"
+
+
+def left_empty(digests: Digests, place: str) -> Iterator[str]:
+    """Yield what is left in a store that was moved."""
+    yield from still_true(digests, place)
+    if digests.ledger() != Ledger():
+        yield f"left in {split_place(place)[1]}, which was moved: {digests.ledger()}"
+    if digests.store.moving_since() is not None:
+        yield f"{split_place(place)[1]} is still being moved"
+
+
+def delivered_in_the_end(digests: Digests, notes: Notes) -> list[str]:
+    """Deliver everything, dead letters too; return a problem if that takes too long."""
+
+    def send(digest: Digest) -> None:
+        notes.note("sent", digest.idempotency_key, ids_of(digest))
+
+    def is_all_delivered() -> bool:
+        for letter in digests.dead_letters():
+            with suppress(Busy):
+                digests.replay(letter.id)
+        ledger = digests.ledger()
+        return not (ledger.pending or ledger.open or ledger.dead)
+
+    digests.handler("*")(send)
+    digests.handler(f"{CHANNEL}:*", channel=CHANNEL)(send)
+    for timeline in TIMELINES:
+        digests.resume(timeline)
+    for number in range(FAMILIES["choosy"]):
+        digests.clear_policy(f"choosy:{number}")
+    with working(digests, poll=0.2):
+        if becomes_true(is_all_delivered, timeout=TO_DELIVER, every=0.2):
+            return []
+    left = [each for each in digests.timelines() if each.state != "idle"]
+    return [f"not delivered within {TO_DELIVER:g} s: {left[:5]}, {digests.outages()}"]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m torture._storm", description="A storm on one store.")
+    parser.add_argument("dsn")
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--other", help="the DSN of a second store, for moves there and back")
+    mix = parser.add_mutually_exclusive_group()
+    mix.add_argument("--without", type=_parts, default=frozenset(), help=f"parts of the mix: {', '.join(PARTS)}")
+    mix.add_argument("--only", type=_parts, default=frozenset(PARTS))
+    return parser.parse_args()
+
+
+def _parts(names: str) -> frozenset[str]:
+    parts = frozenset(filter(None, names.split(",")))
+    if unknown := parts.difference(PARTS):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not in {', '.join(PARTS)}")
+    return parts
+
+
+def main() -> None:
+    given = arguments()
+    logging.getLogger("digestif").addHandler(logging.NullHandler())  # what fails is noted
+    for store in ("sqlite", "redis", "postgres"):  # once, not in every process
+        with suppress(ImportError):
+            importlib.import_module(f"digestif.stores.{store}")
+    dsns = (given.dsn,) if given.other is None else (given.dsn, given.other)
+    findings = storm(dsns, seconds=given.seconds, seed=given.seed, parts=given.only - given.without)
+    sys.stdout.write(json.dumps(findings.__dict__) + "\n")
+    sys.stdout.flush()
+    sys.exit(1 if findings.problems else 0)
+
+
+if __name__ == "__main__":
+    main()
