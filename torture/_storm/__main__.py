@@ -3,8 +3,8 @@
     python -m torture._storm DSN SECONDS SEED [--other DSN] [--without PARTS | --only PARTS]
 
 In the mix are overrides and `off`, moves to another namespace of the store (or to the other store and back), outages of
-a channel and of a part of it, clocks that jump, and upgrades. Names of parts, separated by commas, leave parts of the mix
-out, so that a finding can be narrowed.
+a channel and of a part of it, clocks that jump, and upgrades. PARTS are names separated by commas: with them parts of
+the mix are left out, so that a finding can be narrowed.
 
 After the storm a worker delivers the rest, and the notes of all processes are compared with the ledger. The program
 prints its findings as JSON, and progress to stderr; its exit code is 1 if something is wrong. It forks, so it has one
@@ -18,25 +18,23 @@ import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from digestif import Busy, Digest, Digests, Ledger, Move, StoreError
-from digestif.clock import monotonic, wall_clock
-from digestif.testing.servers import becomes_true
-from tests.worker.workers import working
-from torture._storm.account import Account, judged
-from torture._storm.actor import Actor, Notes, ids_of
+from digestif.clock import monotonic
+from torture._storm.account import Account
+from torture._storm.actor import Actor, Notes
+from torture._storm.calm import calm
 from torture._storm.crew import Crew, on_duty
-from torture._storm.delivering import CHANNEL, Dispatcher, Workman
+from torture._storm.delivering import Dispatcher, Workman
 from torture._storm.moving import Mover, Moves
 from torture._storm.operating import Auditor, Operator
 from torture._storm.producing import Producer, TaskProducer
-from torture._storm.scene import FAMILIES, LEASE, PARTS, POLICY, TIMELINES, Scene, split_place, store_of
-from torture._storm.weather import FARTHEST, Weather, shifted_clock
+from torture._storm.scene import PARTS, Scene
+from torture._storm.weather import Weather
 
 ROLES: dict[str, Callable[..., Actor]] = {
     "produce": Producer,
@@ -49,7 +47,6 @@ ROLES: dict[str, Callable[..., Actor]] = {
 }
 CREW = {"produce": 2, "tasks": 1, "work": 3, "dispatch": 1, "operate": 1, "audit": 1}
 PAUSE = (0.1, 1.5)  # seconds between two strikes
-TO_DELIVER = 300.0  # seconds to deliver everything after the storm
 TO_REST = 180.0  # seconds for a move to end when the time of the storm is over
 REPORT = 20.0  # seconds between two lines of progress
 READ = 0.5  # seconds between two looks at the notes
@@ -133,7 +130,8 @@ def storm(dsns: tuple[str, ...], *, seconds: float, seed: int, parts: frozenset[
             run.blow(seconds)
             unverified = run.account.longest_unverified(run.began, monotonic())
             run.crew.dismiss()
-        problems, ledger = calm(run)
+        problems, ledger = calm(run.crew.scene, run.moves, run.account, has_jumps=run.weather.has_jumps)
+        problems = [*run.crew.problems, *problems]
         if unverified > VERIFIED:
             problems.append(f"no recount agreed for {unverified:.0f} s")
     account = run.account
@@ -154,88 +152,6 @@ def storm(dsns: tuple[str, ...], *, seconds: float, seed: int, parts: frozenset[
         ledger={name: getattr(ledger, name) for name in ledger.__slots__},
         problems=problems,
     )
-
-
-# After the storm
-
-
-def calm(run: Storm) -> tuple[list[str], Ledger]:
-    """Deliver everything from the last store and judge, by a clock that is ahead of all times of the storm."""
-    has_jumps = run.weather.has_jumps
-    scene, problems = run.crew.scene, list(run.crew.problems)
-    with ExitStack() as stack:
-        if has_jumps:
-            stack.enter_context(shifted_clock(lambda: FARTHEST))
-        left = list(run.moves.left)
-        if run.moves.is_moving and scene.move is not None:
-            problems += finished_move(*scene.move)
-            scene = replace(scene, produce=scene.move[1])
-            left.append(scene.move[0])
-        engines = {place: stack.enter_context(opened(place, has_jumps)) for place in (scene.produce, *left)}
-        digests = engines.pop(scene.produce)
-        problems += delivered_in_the_end(digests, Notes(run.account.folder / "calm"))
-        run.account.read()
-        problems += judged(run.account, digests.ledger())
-        problems += still_true(digests, scene.produce)
-        for place, engine in engines.items():
-            problems += left_empty(engine, place)
-        return problems, digests.ledger()
-
-
-def opened(place: str, has_jumps: bool) -> Digests:
-    dsn, namespace = split_place(place)
-    clock = wall_clock if has_jumps else None
-    return Digests(dsn, namespace=namespace, policy=POLICY, lease=LEASE, clock=clock)
-
-
-def finished_move(source: str, target: str) -> list[str]:
-    """Finish the move that the storm could not; return a problem if that is impossible."""
-    try:
-        with store_of(source) as here, store_of(target) as there:
-            Move(here, there).run()
-    except (Busy, StoreError) as error:
-        return [f"the move can't be finished: {type(error).__name__}: {error}"]
-    return []
-
-
-def still_true(digests: Digests, place: str) -> Iterator[str]:
-    if problems := digests.verify().problems:
-        yield f"verify of {split_place(place)[1]}: {problems[:5]}"
-
-
-def left_empty(digests: Digests, place: str) -> Iterator[str]:
-    """Yield what is left in a store that was moved."""
-    yield from still_true(digests, place)
-    if digests.ledger() != Ledger():
-        yield f"left in {split_place(place)[1]}, which was moved: {digests.ledger()}"
-    if digests.store.moving_since() is not None:
-        yield f"{split_place(place)[1]} is still being moved"
-
-
-def delivered_in_the_end(digests: Digests, notes: Notes) -> list[str]:
-    """Deliver everything, dead letters too; return a problem if that takes too long."""
-
-    def send(digest: Digest) -> None:
-        notes.note("sent", digest.idempotency_key, ids_of(digest))
-
-    def is_all_delivered() -> bool:
-        for letter in digests.dead_letters():
-            with suppress(Busy):
-                digests.replay(letter.id)
-        ledger = digests.ledger()
-        return not (ledger.pending or ledger.open or ledger.dead)
-
-    digests.handler("*")(send)
-    digests.handler(f"{CHANNEL}:*", channel=CHANNEL)(send)
-    for timeline in TIMELINES:
-        digests.resume(timeline)
-    for number in range(FAMILIES["choosy"]):
-        digests.clear_policy(f"choosy:{number}")
-    with working(digests, poll=0.2):
-        if becomes_true(is_all_delivered, timeout=TO_DELIVER, every=0.2):
-            return []
-    left = [each for each in digests.timelines() if each.state != "idle"]
-    return [f"not delivered within {TO_DELIVER:g} s: {left[:5]}, {digests.outages()}"]
 
 
 def arguments() -> argparse.Namespace:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ class Account:
     def longest_unverified(self, began: float, ended: float) -> float:
         """Return the longest time between two recounts that agreed, in seconds."""
         times = [began, *sorted(self.verified), ended]
-        return max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+        return max(later - earlier for earlier, later in pairwise(times))
 
 
 def judged(account: Account, ledger: Ledger) -> Iterator[str]:

@@ -22,7 +22,7 @@ class Operator(Actor):
         if self.scene.may_delete:
             acts.append(self._delete)
         if not self.scene.parts.isdisjoint({"overrides", "off"}):
-            acts.append(self._choose)
+            acts += [self._choose] * 4
         with self.served() as engines:
             places = [*zip(engines, self.scene.serve, strict=True)]
 

@@ -3,6 +3,7 @@
 All processes compute the same weather, without talking to each other: the monotonic clock is that of the machine.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -102,7 +103,6 @@ class Weather:
 @contextmanager
 def shifted_clock(shift: Callable[[], float]) -> Iterator[None]:
     """Let the wall clock of this process be wrong by some seconds, also where it was imported before."""
-    right = clock.time
-    shifted = SimpleNamespace(time=lambda: right.time() + shift(), monotonic=right.monotonic)
+    shifted = SimpleNamespace(time=lambda: time.time() + shift(), monotonic=time.monotonic)
     with mock.patch.object(clock, "time", shifted):
         yield
