@@ -18,33 +18,22 @@ import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from digestif.clock import monotonic
-from torture._storm.account import Account
-from torture._storm.actor import Actor, Notes
-from torture._storm.calm import calm
+from torture._storm.account import Account, judged
+from torture._storm.actor import Notes
+from torture._storm.calm import Rest, calmed
 from torture._storm.crew import Crew, on_duty
-from torture._storm.delivering import Dispatcher, Workman
-from torture._storm.moving import Mover, Moves
-from torture._storm.operating import Auditor, Operator
-from torture._storm.producing import Producer, TaskProducer
+from torture._storm.moves import Moves
 from torture._storm.scene import PARTS, Scene
+from torture._storm.upgrades import Upgrades, is_possible
 from torture._storm.weather import Weather
 
-ROLES: dict[str, Callable[..., Actor]] = {
-    "produce": Producer,
-    "tasks": TaskProducer,
-    "work": Workman,
-    "dispatch": Dispatcher,
-    "operate": Operator,
-    "audit": Auditor,
-    "move": Mover,
-}
 CREW = {"produce": 2, "tasks": 1, "work": 3, "dispatch": 1, "operate": 1, "audit": 1}
 PAUSE = (0.1, 1.5)  # seconds between two strikes
 TO_REST = 180.0  # seconds for a move to end when the time of the storm is over
@@ -65,6 +54,7 @@ class Findings:
     delivered: int
     duplicates: int
     moves: int
+    upgrades: int
     choices: int
     refused: int  # messages that the channel refused
     verified: int  # recounts during the storm that agreed
@@ -85,18 +75,26 @@ class Storm:
         self.account = Account(folder / "notes")
         self.notes = Notes(self.account.folder / "storm")
         scene = Scene(parts, produce=f"{dsns[0]}#storm0", serve=(f"{dsns[0]}#storm0",))
-        self.crew = Crew(scene, self.weather, self.account.folder, self.random, roles=ROLES, wanted=CREW)
+        self.crew = Crew(scene, self.weather, self.account.folder, self.random, wanted=CREW)
         self.moves = Moves(self.crew, self.account, self.notes, self.random, dsns)
+        self.folder = folder
+
+    def changes(self, seconds: float) -> Iterator[Iterator[None]]:
+        """Yield the steps of moves and of upgrades."""
+        if "moves" in self.crew.scene.parts:
+            yield self.moves.steps()
+        if "upgrades" in self.crew.scene.parts:
+            yield Upgrades(self.crew, self.account, self.folder, began=self.began, seconds=seconds).steps()
 
     def blow(self, seconds: float) -> None:
-        """Let the storm go on for some seconds, and until the move that is under way has ended."""
-        parts = self.crew.scene.parts
-        steps = self.moves.steps() if "moves" in parts else iter(lambda: None, 0)
+        """Let the storm go on for some seconds, and until the move or upgrade that is under way has ended."""
+        parts, changes = self.crew.scene.parts, [*self.changes(seconds)]
         end = self.began + seconds
         strike, reported, read = self.began + 2, self.began, self.began
-        while (now := monotonic()) < end or (self.moves.is_moving and now < end + TO_REST):
+        while (now := monotonic()) < end or (self.crew.is_in_change and now < end + TO_REST):
             self.crew.tend()
-            next(steps)
+            for steps in changes:
+                next(steps)
             if now >= strike and "strikes" in parts:
                 self.crew.strike()
                 strike = now + self.random.uniform(*PAUSE)
@@ -107,6 +105,11 @@ class Storm:
                 self.report(now - self.began, seconds)
                 reported = now
             signal.sigtimedwait([], 0.05)  # a pause that needs no thread
+
+    def rest(self) -> Rest:
+        """Return what is left after the storm."""
+        moving, place = self.crew.scene.move or (None, self.crew.scene.produce)
+        return Rest(place, moving, self.moves.left, str(self.account.folder / "calm"), self.weather.has_jumps)
 
     def report(self, passed: float, seconds: float) -> None:
         account, crew = self.account, self.crew
@@ -130,11 +133,12 @@ def storm(dsns: tuple[str, ...], *, seconds: float, seed: int, parts: frozenset[
             run.blow(seconds)
             unverified = run.account.longest_unverified(run.began, monotonic())
             run.crew.dismiss()
-        problems, ledger = calm(run.crew.scene, run.moves, run.account, has_jumps=run.weather.has_jumps)
-        problems = [*run.crew.problems, *problems]
-        if unverified > VERIFIED:
-            problems.append(f"no recount agreed for {unverified:.0f} s")
+        left, ledger = calmed(run.rest(), run.crew.scene.builds[-1])
+        run.account.read()
     account = run.account
+    problems = [*run.crew.problems, *left, *judged(account, ledger)]
+    if unverified > VERIFIED:
+        problems.append(f"no recount agreed for {unverified:.0f} s")
     return Findings(
         seed=seed,
         parts=sorted(parts),
@@ -144,6 +148,7 @@ def storm(dsns: tuple[str, ...], *, seconds: float, seed: int, parts: frozenset[
         delivered=ledger.delivered,
         duplicates=account.duplicates,
         moves=len(run.moves.left),
+        upgrades=len(account.upgraded),
         choices=sum(map(len, account.choices.values())),
         refused=account.refused,
         verified=len(account.verified),
@@ -180,7 +185,8 @@ def main() -> None:
         with suppress(ImportError):
             importlib.import_module(f"digestif.stores.{store}")
     dsns = (given.dsn,) if given.other is None else (given.dsn, given.other)
-    findings = storm(dsns, seconds=given.seconds, seed=given.seed, parts=given.only - given.without)
+    impossible = frozenset() if is_possible() else frozenset({"upgrades"})
+    findings = storm(dsns, seconds=given.seconds, seed=given.seed, parts=given.only - given.without - impossible)
     sys.stdout.write(json.dumps(findings.__dict__) + "\n")
     sys.stdout.flush()
     sys.exit(1 if findings.problems else 0)

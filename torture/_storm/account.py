@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from digestif import Ledger
-from torture._storm.actor import key_of
+from torture._storm.actor import LATER, key_of
 from torture._storm.scene import family_of
 
 UNKNOWN = 30.0  # seconds after which the call of a killed process has surely ended
@@ -46,6 +46,8 @@ class Account:
     moving: dict[str, float] = field(default_factory=dict)  # sources, and when their move began
     following: set[tuple[str, str]] = field(default_factory=set)
     moved: dict[str, float] = field(default_factory=dict)  # sources, and when their move was finished
+    upgraded: dict[str, float] = field(default_factory=dict)  # builds, and when they had raised the schema
+    fenced: float = inf  # when processes of the first build were shut out
     verified: list[float] = field(default_factory=list)  # when a recount agreed
     misfits: list[str] = field(default_factory=list)  # what recounts found
     refused: int = 0  # messages that the channel refused
@@ -89,6 +91,8 @@ class Account:
                 self.following.add((source, target))
             case "moved", source, _:
                 self.moved.setdefault(source, at)
+            case "upgraded", build:
+                self.upgraded.setdefault(build, at)
             case "verified", place, problems:
                 self._enter_verified(place, at, problems)
             case ("refused",):
@@ -115,6 +119,10 @@ class Account:
             self.verified.append(at)
 
     # Fates
+
+    def trespassing(self) -> list[str]:
+        """Return the ids that a process of the first build added although it was shut out."""
+        return [id for id in self.acknowledged if self.added[id] > self.fenced and LATER not in id]
 
     def missing(self) -> list[str]:
         """Return the ids that were acknowledged and never sent."""
@@ -164,6 +172,7 @@ def judged(account: Account, ledger: Ledger) -> Iterator[str]:
     off = [id for id in missing if family_of(id) == "choosy" and account.is_switched_off(id)]
     explained = {*dropped, *replaced, *off, *(id for id in gone if account.is_removed(id))}
     lost = [id for id in missing if id not in explained]
+    trespassing = account.trespassing()
     strangers = account.key.keys() - account.added.keys()
     known, possible = len(account.acknowledged), len(account.added)
     checks = {
@@ -185,6 +194,7 @@ def judged(account: Account, ledger: Ledger) -> Iterator[str]:
         f"{len(account.key)} sent, and {ledger.delivered} delivered": ledger.delivered <= len(account.key),
         f"the ledger does not balance: {ledger}": ledger.balanced,
         f"left behind: {ledger}": not (ledger.pending or ledger.open or ledger.dead or ledger.expired or ledger.lost),
+        f"added by a process that is too old: {len(trespassing)}, {trespassing[:5]}": not trespassing,
         f"recounts differ: {len(account.misfits)}, {account.misfits[:3]}": not account.misfits,
     }
     return (words for words, holds in checks.items() if not holds)

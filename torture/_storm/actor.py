@@ -13,12 +13,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from digestif import Digests, Policy, Record, StoreError
+from digestif import ConfigError, Digests, Policy, Record, StoreError
 from digestif.clock import monotonic, wall_clock
 from tests.logbook import Logbook
 from torture._storm.scene import LEASE, POLICY, Scene, split_place
 from torture._storm.weather import Weather, shifted_clock
 
+LATER = "+"  # ends the names of processes of a later build
 PACE = 0.08  # seconds between two calls of one thread, at most
 
 
@@ -110,6 +111,11 @@ def play(actor: Actor) -> None:
     try:
         with shift:
             actor.play()
+    except ConfigError as error:
+        if "Upgrade this process" not in str(error):
+            actor.notes.note("crash", traceback.format_exc())
+            raise
+        actor.note_failure(error)  # it was started before the schema shut it out
     except BaseException:
         actor.notes.note("crash", traceback.format_exc())
         raise

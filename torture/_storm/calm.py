@@ -1,42 +1,59 @@
 """After a storm: everything that is left is delivered, and what became of the records is judged."""
 
+import json
+import logging
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import NamedTuple
 
 from digestif import Busy, Digest, Digests, Ledger, Move, StoreError
 from digestif.clock import monotonic, wall_clock
 from tests.worker.workers import working
-from torture._storm.account import Account, judged
 from torture._storm.actor import Notes, ids_of
 from torture._storm.delivering import CHANNEL
-from torture._storm.moving import Moves
-from torture._storm.scene import FAMILIES, LEASE, POLICY, TIMELINES, Scene, split_place, store_of
+from torture._storm.scene import FAMILIES, LEASE, POLICY, TIMELINES, split_place, store_of
 from torture._storm.weather import FARTHEST, shifted_clock
 
 TO_DELIVER = 300.0  # seconds to deliver everything
 STANDSTILL = 45.0  # seconds in which something ends, unless a channel is away
 
 
-def calm(scene: Scene, moves: Moves, account: Account, *, has_jumps: bool) -> tuple[list[str], Ledger]:
-    """Deliver everything from the last store and judge, by a clock that is ahead of all times of the storm."""
-    problems: list[str] = []
-    with ExitStack() as stack:
-        if has_jumps:
-            stack.enter_context(shifted_clock(lambda: FARTHEST))
-        last, left = scene.produce, list(moves.left)
-        if scene.move is not None:
-            source, last = scene.move
-            problems += finished_move(source, last)
-            left.append(source)
-        digests = stack.enter_context(opened(last, has_jumps))
-        problems += delivered_in_the_end(digests, Notes(account.folder / "calm"))
-        account.read()
-        problems += judged(account, digests.ledger())
-        problems += still_true(digests, last)
-        for place in left:
-            problems += left_empty(stack.enter_context(opened(place, has_jumps)), place)
-        return problems, digests.ledger()
+class Rest(NamedTuple):
+    """What a storm has left; it can be written as JSON."""
+
+    place: str  # the store that everything is in, or is moved into
+    moving: str | None  # the source of a move that the storm could not finish
+    left: list[str]  # stores that were moved before
+    notes: str  # a path
+    has_jumps: bool
+
+    def calm(self) -> tuple[list[str], dict[str, int]]:
+        """Deliver everything, by a clock that is ahead of all times of the storm; return problems and the ledger."""
+        with ExitStack() as stack:
+            if self.has_jumps:
+                stack.enter_context(shifted_clock(lambda: FARTHEST))
+            problems = [] if self.moving is None else finished_move(self.moving, self.place)
+            digests = stack.enter_context(opened(self.place, self.has_jumps))
+            problems += delivered_in_the_end(digests, Notes(Path(self.notes)))
+            problems += still_true(digests, self.place)
+            for place in filter(None, (self.moving, *self.left)):
+                problems += left_empty(stack.enter_context(opened(place, self.has_jumps)), place)
+            ledger = digests.ledger()
+        return problems, {name: getattr(ledger, name) for name in ledger.__slots__}
+
+
+def calmed(rest: Rest, build: str) -> tuple[list[str], Ledger]:
+    """Let a process of the last build deliver everything."""
+    environment = {**os.environ, "PYTHONPATH": build} if build else None
+    command = [sys.executable, "-m", "torture._storm.calm", json.dumps(rest)]
+    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    problems, ledger = json.loads(ended.stdout)
+    return problems, Ledger(**ledger)
 
 
 def opened(place: str, has_jumps: bool) -> Digests:
@@ -81,6 +98,7 @@ def delivered_in_the_end(digests: Digests, notes: Notes) -> Iterator[str]:
         digests.resume(timeline)
     for number in range(FAMILIES["choosy"]):
         digests.clear_policy(f"choosy:{number}")
+        digests.flush(f"choosy:{number}")  # an unfinished digest still waits for the window that was in force
     began = monotonic()
     with working(digests, poll=0.2):
         ledger = settled(digests)
@@ -108,3 +126,8 @@ def settled(digests: Digests) -> Ledger:
 
 def has_left(ledger: Ledger) -> bool:
     return bool(ledger.pending or ledger.open or ledger.dead)
+
+
+if __name__ == "__main__":
+    logging.getLogger("digestif").addHandler(logging.NullHandler())
+    sys.stdout.write(json.dumps(Rest(*json.loads(sys.argv[1])).calm()))

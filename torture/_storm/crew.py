@@ -1,19 +1,22 @@
 """The processes of a storm: they are started, struck, replaced and dismissed."""
 
 import heapq
+import json
 import os
 import signal
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from random import Random
 
 from digestif.clock import monotonic
 from digestif.testing.servers import becomes_true
-from torture._storm.actor import Actor, Notes, play
+from torture._storm.actor import LATER
+from torture._storm.roles import Part
 from torture._storm.scene import LEASE, Scene
 from torture._storm.weather import Weather
 
@@ -44,17 +47,17 @@ class Crew:
         folder: Path,
         random: Random,
         *,
-        roles: Mapping[str, Callable[..., Actor]],
         wanted: Mapping[str, int],
     ) -> None:
         self.scene = scene  # for processes that are started from now on
         self.wanted = dict(wanted)
+        self.is_in_change = False  # during a move or an upgrade, so that there is one at a time
+        self.upgrading_build = ""
         self.struck: Counter[str] = Counter()
         self.problems: list[str] = []
         self._weather = weather
         self._folder = folder
         self._random = random
-        self._roles = roles
         self._processes: list[Process] = []
         self._stopped: list[tuple[float, int]] = []  # when to let it go on, and which
         self._numbers = count()
@@ -65,18 +68,27 @@ class Crew:
                 self._processes.append(Process(role, self._fork(role), self.scene))
 
     def _fork(self, role: str) -> int:
-        name, seed = f"{role}{next(self._numbers)}", str(self._random.random())
+        build = self._build_for(role)
+        name = f"{role}{next(self._numbers)}{LATER if build else ''}"
+        scene = replace(self.scene, builds=(build,))
+        weather = (self._weather.seed, self._weather.began)
+        part = Part(role, name, str(self._random.random()), scene.written(), weather, str(self._folder / name))
         pid = os.fork()
         if pid:
             return pid
         status = 1
         try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            notes = Notes(self._folder / name)
-            play(self._roles[role](self.scene, self._weather, notes, name=name, seed=seed))
+            if build:
+                start(part, build)
+            part.play()
             status = 0
         finally:
             os._exit(status)
+
+    def _build_for(self, role: str) -> str:
+        if role == "upgrade":
+            return self.upgrading_build
+        return self._random.choice(self.scene.builds)
 
     def strike(self) -> None:
         """Kill, terminate or stop one of the processes."""
@@ -98,18 +110,13 @@ class Crew:
         os.kill(process.pid, signal.SIGTERM)
         process.ending_since = monotonic()
 
-    def recast(self, *roles: str) -> None:
-        """Terminate the processes of these roles that know an older scene; others take their places."""
-        for process in self._old(roles):
+    def recast(self, *roles: str) -> bool:
+        """Terminate the processes of these roles that know an older scene, to be replaced. True if none is left."""
+        old = [each for each in self._processes if each.role in roles and each.scene != self.scene]
+        for process in old:
             if not process.ending_since:
                 self._terminate(process)
-
-    def has_old(self, *roles: str) -> bool:
-        """True while a process of these roles knows an older scene."""
-        return any(self._old(roles))
-
-    def _old(self, roles: tuple[str, ...]) -> Iterator[Process]:
-        return (each for each in self._processes if each.role in roles and each.scene != self.scene)
+        return not old
 
     def tend(self) -> None:
         """Continue processes that were stopped for long enough, and replace those that ended."""
@@ -160,6 +167,12 @@ class Crew:
             os.kill(process.pid, signal.SIGKILL)
             os.waitpid(process.pid, 0)
         self._processes.clear()
+
+
+def start(part: Part, build: str) -> None:
+    """Replace this process by one that plays its part with another build of the package."""
+    command = [sys.executable, "-m", "torture._storm.roles", json.dumps(part)]
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": build})
 
 
 @contextmanager

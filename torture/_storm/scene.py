@@ -1,6 +1,6 @@
 """The scene of a storm: which stores its processes use. A place is a store, written as DSN#NAMESPACE."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from digestif import Policy, Retry
@@ -46,6 +46,19 @@ class Scene:
     serve: tuple[str, ...]  # the places that workers deliver from, and that are operated
     move: tuple[str, str] | None = None  # source and target of the move that is under way
     finishing: bool = False  # nothing is added to the source any more
+    builds: tuple[str, ...] = ("",)  # of this package, as folders; "" is the package itself
+
+    @classmethod
+    def read(cls, fields: dict[str, Any]) -> "Scene":
+        """Read a scene from the form that `written` gives."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return cls(**{**values, "parts": frozenset(fields["parts"])})
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields in a form that can be written as JSON."""
+        return {**asdict(self), "parts": sorted(self.parts)}
 
     @property
     def may_delete(self) -> bool:

@@ -66,12 +66,12 @@ class Weather:
     def __init__(self, seed: int, parts: frozenset[str], *, began: float) -> None:
         self.has_jumps = "clocks" in parts
         self._has_outages = "outages" in parts
-        self._seed = seed
-        self._began = began
+        self.seed = seed
+        self.began = began
 
     def _now(self, every: float) -> tuple[int, float]:
         """Return the number of the present part of the storm, and how many seconds of it have passed."""
-        number, passed = divmod(monotonic() - self._began, every)
+        number, passed = divmod(monotonic() - self.began, every)
         return int(number), passed
 
     # Clocks
@@ -81,7 +81,7 @@ class Weather:
         if not self.has_jumps:
             return 0.0
         number, passed = self._now(CLOCK_EVERY)
-        jump = _jump(self._seed, number)
+        jump = _jump(self.seed, number)
         is_concerned = sum(process.encode()) % 2 in jump.processes
         return jump.seconds if is_concerned and jump.begins <= passed < jump.ends else 0.0
 
@@ -92,7 +92,7 @@ class Weather:
         if not self._has_outages:
             return False
         number, passed = self._now(POST_EVERY)
-        outage = _outage(self._seed, number)
+        outage = _outage(self.seed, number)
         return outage.begins <= passed < outage.ends or chances.random() < outage.share
 
     def is_silent(self, chances: Random) -> bool:
