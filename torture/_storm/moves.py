@@ -1,0 +1,75 @@
+"""Moves in a storm: the steps of the how-to, while everything goes on."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from random import Random
+
+from digestif.clock import monotonic
+from torture._storm.account import Account
+from torture._storm.actor import Notes
+from torture._storm.crew import Crew
+from torture._storm.scene import split_place
+
+BETWEEN = (6.0, 12.0)  # seconds of a storm on one store before it is moved
+FOLLOWED = (2.0, 5.0)  # seconds from the last switch of a producer to the end of the move
+TO_MOVE = 120.0  # seconds that a step may take
+
+
+class Moves:
+    """The moves of a storm, one after the other, each into the next place."""
+
+    def __init__(self, crew: Crew, account: Account, notes: Notes, random: Random, dsns: tuple[str, ...]) -> None:
+        self.left: list[str] = []  # places that were moved
+        self._crew = crew
+        self._account = account
+        self._notes = notes
+        self._random = random
+        self._places = (f"{dsns[number % len(dsns)]}#storm{number}" for number in count())
+        next(self._places)  # where the storm begins
+
+    def steps(self) -> Iterator[None]:
+        """Take the steps of the how-to; yields while the storm goes on."""
+        while True:
+            yield from self._wait(self._random.uniform(*BETWEEN))
+            if not self._crew.is_in_change:
+                self._crew.is_in_change = True
+                yield from self._move(self._crew.scene.produce, next(self._places))
+                self._crew.is_in_change = False
+
+    def _move(self, source: str, target: str) -> Iterator[None]:
+        crew, move = self._crew, (source, target)
+        crew.scene = replace(crew.scene, serve=move, move=move)
+        yield from self._recast("operate")  # deletes have ended before the move begins
+        yield from self._recast("work", "dispatch", "audit")
+        self._notes.note("moving", source)
+        crew.wanted["move"] = 1
+        yield from self._until("following", lambda: move in self._account.following)
+        crew.scene = replace(crew.scene, produce=target)
+        yield from self._recast("produce", "tasks")
+        yield from self._wait(self._random.uniform(*FOLLOWED))
+        crew.scene = replace(crew.scene, serve=(target,), finishing=True)
+        yield from self._recast("operate", "work", "dispatch", "audit", "move")
+        yield from self._until("finished", lambda: source in self._account.moved)
+        crew.wanted["move"] = 0
+        crew.scene = replace(crew.scene, move=None, finishing=False)
+        yield from self._recast("move", "operate")
+        self.left.append(source)
+
+    def _recast(self, *roles: str) -> Iterator[None]:
+        """Replace processes of these roles by others that know the scene, one after the other."""
+        yield from self._until(f"recast of {', '.join(roles)}", lambda: self._crew.recast(*roles))
+
+    def _until(self, what: str, condition: Callable[[], bool]) -> Iterator[None]:
+        began = monotonic()
+        while not condition():
+            if monotonic() > began + TO_MOVE:
+                source, target = (split_place(place)[1] for place in self._crew.scene.move or ("", ""))
+                self._crew.problems.append(f"move of {source} to {target}: not {what} within {TO_MOVE:g} s")
+                began = float("inf")
+            yield
+
+    def _wait(self, seconds: float) -> Iterator[None]:
+        end = monotonic() + seconds
+        while monotonic() < end:
+            yield
