@@ -90,7 +90,7 @@ def set_sequences_back(url: str) -> None:
 
 @pytest.mark.usefixtures("lagging")
 def test_a_dry_run_tells_of_sequences_that_are_behind_their_tables(run: Run, url: str) -> None:
-    version = f"the schema digestif is up to date: version {current_version()}\n"
+    version = f"the schema digestif is up to date: version {current_version()}, for writers of version {OLDEST} or later\n"
     expected = f"{version}  sequences are behind their tables\n"
 
     assert run("migrate", url, "--dry-run") == (1, expected, "")
@@ -117,9 +117,10 @@ def test_an_older_schema_whose_sequences_are_behind_is_brought_up_to_date(run: R
     set_sequences_back(url)
 
     code, out, _ = run("migrate", url, "--dry-run")
+    writers = f"  writers   version {OLDEST} or later"
     assert (code, out.splitlines()[1:]) == (
         1,
-        [f"  to apply  {older + 1:04}", "  sequences are behind their tables"],
+        [f"  to apply  {older + 1:04}", writers, "  sequences are behind their tables"],
     )
 
     assert run("migrate", url).code == 0

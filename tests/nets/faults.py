@@ -820,8 +820,8 @@ LOSSES = [
     Fault(
         says="a repair lowers the number of accepted records",
         file="core/ledger.py",
-        old="    return replace(ledger, **counts, accepted=max(ledger.accepted, others))\n",
-        new='    counts["lost"] = 0\n    return replace(ledger, **counts, accepted=others)\n',
+        old='    counts["accepted"] = max(known["accepted"], others)\n',
+        new='    counts["lost"], counts["accepted"] = 0, others\n',
         directed="test_a_repair_counts_what_is_gone_as_lost",
         model=False,
     ),
