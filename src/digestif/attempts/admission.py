@@ -68,8 +68,7 @@ class Admissions:
             self._policies.report(timeline, found.source, error)
             until = at + FAILED_DELAY
         if until is None:
-            is_ready = slot.state is State.READY
-            until = self._outages.admit(timeline, now=now, limited=limited, is_ready=is_ready)
+            until = self._outages.admit(timeline, now=now, limited=limited, is_ready=slot.state is State.READY)
         return Admission(timeline, machine.seen(slot), until)
 
     def not_opened(self, timeline: str, *, now: Millis) -> None:

@@ -286,7 +286,7 @@ class Outages:
             digest = self._store.inspect(attempt.timeline).digest
         failing_since = now if digest is None else max(digest.opened, self._answers.returned(name))
         delay = outages.put_off_delay(failing_since, now=now, after=_in_millis(error.after))
-        return replace(verdict, delay=delay)
+        return replace(verdict, delay=delay, is_alone=True)
 
     def _note_answer(self, name: str, pattern: str, attempt: Attempt, verdict: Verdict, *, now: Millis) -> None:
         """Note whether the channel answered: in the store only while something is noted about it there."""
