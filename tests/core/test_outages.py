@@ -6,8 +6,11 @@ from digestif.core.outages import (
     FIRST_INTERVAL,
     FORGOTTEN,
     LONGEST_INTERVAL,
+    LONGEST_PUT_OFF,
     PROBE,
     RETURN_SECONDS,
+    SHORTEST_PUT_OFF,
+    SILENCE,
     Outage,
     Phase,
     after_answer,
@@ -15,14 +18,19 @@ from digestif.core.outages import (
     after_no_answer,
     after_probe_begun,
     after_probe_extended,
+    after_probe_lapsed,
+    after_set_back,
     after_unavailable,
     after_unknown,
     kept_until,
     may_probe,
+    put_off_delay,
+    shown,
     with_pattern,
 )
 
-NOW = 1_000_000
+NOW = 1_700_000_000_000
+DAY = 86_400_000
 
 
 def closed(**changes: object) -> Outage:
@@ -36,8 +44,8 @@ def test_a_channel_that_is_unavailable_is_closed_and_probed_after_five_seconds(c
 
     assert (outage.phase, outage.since, outage.reason) == (Phase.CLOSED, NOW, "refused")
     assert outage.probe_at == NOW + wait
-    assert not may_probe(outage, now=NOW + wait - 1)
-    assert may_probe(outage, now=NOW + wait)
+    assert not may_probe(outage, "eve", now=NOW + wait - 1)
+    assert may_probe(outage, "eve", now=NOW + wait)
 
 
 @pytest.mark.parametrize(("after", "wait"), [(1_000, 5_000), (30_000, 30_000), (9_000_000, 120_000)])
@@ -67,10 +75,10 @@ def test_what_others_meet_lengthens_nothing() -> None:
 def test_one_digest_probes_at_a_time_and_another_when_it_takes_too_long() -> None:
     outage = after_probe_begun(closed(), "bob", "me", now=NOW + 5_000)
 
-    assert not may_probe(outage, now=NOW + 5_000 + PROBE - 1)
-    assert may_probe(outage, now=NOW + 5_000 + PROBE)
+    assert not may_probe(outage, "eve", now=NOW + 5_000 + PROBE - 1)
+    assert may_probe(outage, "eve", now=NOW + 5_000 + PROBE)
     longer = after_probe_extended(outage, "bob", now=NOW + 5_000 + PROBE - 1)
-    assert not may_probe(longer, now=NOW + 5_000 + PROBE)
+    assert not may_probe(longer, "eve", now=NOW + 5_000 + PROBE)
     assert after_probe_extended(outage, "eve", now=NOW + 5_000 + PROBE - 1) == outage
 
 
@@ -78,7 +86,7 @@ def test_a_probe_that_never_reached_the_channel_is_soon_repeated_by_another() ->
     outage = after_no_answer(after_probe_begun(closed(), "bob", "me", now=NOW + 5_000), "bob", now=NOW + 5_100)
 
     assert (outage.probe_at, outage.interval) == (NOW + 6_100, FIRST_INTERVAL)
-    assert may_probe(outage, now=NOW + 6_100)
+    assert may_probe(outage, "eve", now=NOW + 6_100)
 
 
 def test_the_last_prober_comes_back_after_all_others() -> None:
@@ -126,29 +134,221 @@ def test_a_return_lets_twice_as_many_leave_each_second() -> None:
 
 def test_a_lost_answer_is_a_suspicion_until_another_timeline_meets_it() -> None:
     suspected = after_unknown(None, "ada", "no answer", now=NOW, chance=0)
-    assert (suspected.phase, suspected.suspect) == (Phase.SUSPECTED, "ada")
+    assert (suspected.phase, suspected.met) == (Phase.SUSPECTED, ("ada",))
 
     assert after_unknown(suspected, "ada", "no answer", now=NOW + 1, chance=0).phase is Phase.SUSPECTED
     assert after_unknown(suspected, "bob", "no answer", now=NOW + 1, chance=0).phase is Phase.CLOSED
     assert after_unknown(suspected, "bob", "no answer", now=NOW + 600_000, chance=0).phase is Phase.SUSPECTED
-    assert after_answer(suspected, began=NOW, now=NOW + 1) is None
 
 
-def test_a_channel_that_fails_while_it_returns_is_closed_anew() -> None:
-    outage = closed(phase=Phase.RETURNING, returned=NOW, interval=40_000)
-
-    again = after_unavailable(outage, "eve", "refused", now=NOW + 500, after=None, chance=0.5)
-
-    assert (again.phase, again.since, again.probe_at) == (Phase.CLOSED, NOW + 500, NOW + 5_500)
+# A channel that answered within the longest interval
 
 
-def test_a_lost_answer_while_it_returns_is_the_fault_of_one_digest_at_first() -> None:
+def met(outage: Outage | None, timeline: str, now: int, *, answered: int = NOW - 1) -> Outage:
+    return after_unavailable(outage, timeline, "503", now=now, after=None, chance=0.5, answered=answered)
+
+
+def met_by(*timelines: str, since: int = NOW) -> Outage:
+    outage = None
+    for timeline in timelines:
+        outage = met(outage, timeline, since)
+    assert outage is not None
+    return outage
+
+
+@pytest.mark.parametrize(
+    ("timelines", "after", "phase"),
+    [
+        (("ada", "bob"), SILENCE, Phase.CLOSED),
+        (("ada", "bob"), SILENCE - 1, Phase.SUSPECTED),
+        (("ada", "ada"), SILENCE, Phase.SUSPECTED),
+        (("ada",), SILENCE, Phase.SUSPECTED),
+    ],
+)
+def test_a_channel_that_answered_is_closed_by_three_timelines_and_five_seconds_of_silence(
+    timelines: tuple[str, ...], after: int, phase: Phase
+) -> None:
+    assert met(met_by(*timelines), "eve", NOW + after).phase is phase
+
+
+@pytest.mark.parametrize(
+    ("answered", "phase"),
+    [
+        (NOW - LONGEST_INTERVAL, Phase.SUSPECTED),
+        (NOW - LONGEST_INTERVAL - 1, Phase.CLOSED),
+        (0, Phase.CLOSED),
+        (NOW + DAY, Phase.CLOSED),
+    ],
+)
+def test_a_channel_that_has_not_answered_for_two_minutes_is_closed_by_the_first(answered: int, phase: Phase) -> None:
+    assert met(None, "ada", NOW, answered=answered).phase is phase
+
+
+def test_a_process_that_got_no_answer_itself_believes_the_note() -> None:
+    suspected = met_by("ada")
+
+    assert met(suspected, "bob", NOW + 1, answered=0).phase is Phase.SUSPECTED
+
+
+def test_an_answer_in_between_lets_the_count_and_the_silence_begin_again() -> None:
+    suspected = met_by("ada", "bob")
+
+    answered = after_answer(suspected, began=NOW - 9_000, now=NOW + 4_000)
+    assert answered is not None
+    assert met(answered, "eve", NOW + 6_000, answered=0).met == ("eve",)
+    assert met(suspected, "eve", NOW + 6_000, answered=NOW + 4_000).met == ("eve",)  # noted by this process only
+
+
+def test_an_answer_to_a_suspicion_is_remembered_for_two_minutes() -> None:
+    answered = after_answer(met_by("ada"), began=NOW, now=NOW + 1)
+    assert answered is not None
+    assert (answered.phase, answered.met, answered.answered) == (Phase.SUSPECTED, (), NOW + 1)
+
+    assert after_answer(answered, began=NOW, now=NOW + LONGEST_INTERVAL - 1) == answered
+    assert after_answer(answered, began=NOW, now=NOW + LONGEST_INTERVAL) is None
+    assert answered.is_over(NOW + LONGEST_INTERVAL)
+
+
+def test_lost_answers_close_a_channel_that_answered_no_sooner() -> None:
+    outage = None
+    for timeline in ("ada", "bob", "eve"):
+        outage = after_unknown(outage, timeline, "504", now=NOW, chance=0, answered=NOW - 1)
+        assert outage.phase is Phase.SUSPECTED
+
+    assert after_unknown(outage, "eve", "504", now=NOW + SILENCE, chance=0).phase is Phase.CLOSED
+
+
+def test_a_channel_that_returns_is_not_closed_by_the_first_that_fails() -> None:
+    returning = closed(phase=Phase.RETURNING, returned=NOW)
+
+    assert met(returning, "eve", NOW + 500, answered=0).phase is Phase.RETURNING
+    assert after_unknown(returning, "eve", "504", now=NOW + 500, chance=0).phase is Phase.RETURNING
+
+
+@pytest.mark.parametrize(("second", "rates"), [(0, [1, 2]), (1, [1, 2]), (4, [8, 16]), (9, [256, 512])])
+def test_after_a_relapse_the_return_begins_with_half_the_rate_that_it_reached(second: int, rates: list[int]) -> None:
     outage = closed(phase=Phase.RETURNING, returned=NOW)
+    failed = NOW + second * 1000
+    for timeline in ("ada", "bob", "eve"):
+        outage = met(outage, timeline, failed, answered=0)
+    outage = met(outage, "ada", failed + SILENCE, answered=0)
+    assert outage.is_closed
 
-    once = after_unknown(outage, "ada", "no answer", now=NOW + 1, chance=0)
-    assert once.phase is Phase.RETURNING
+    back = failed + 60_000
+    returning = after_answer(outage, began=back, now=back)
+    assert returning is not None
+    assert [granted_in(returning, back + 1000 * number) for number in range(2)] == rates
 
-    assert after_unknown(once, "bob", "no answer", now=NOW + 2, chance=0).phase is Phase.CLOSED
+
+def test_the_rate_of_a_return_does_not_grow_while_nothing_answers() -> None:
+    outage = met(closed(phase=Phase.RETURNING, returned=NOW), "ada", NOW + 2_000, answered=0)
+
+    assert granted_in(outage, NOW + 8_000) == granted_in(outage, NOW + 2_000) == 4
+    assert not outage.is_over(NOW + RETURN_SECONDS * 1000)
+    answered = after_answer(outage, began=NOW, now=NOW + 8_000)
+    assert answered is not None
+    assert granted_in(answered, NOW + 8_000) == 256
+
+
+def granted_in(outage: Outage, now: int) -> int:
+    """How many digests may leave in the second of a return."""
+    count = 0
+    while True:
+        outage, granted = after_grant(outage, now=now)
+        if granted == 0:
+            return count
+        count += granted
+
+
+def test_a_digest_is_put_off_for_twice_as_long_each_time_up_to_a_minute() -> None:
+    now, waits = NOW, []
+    for _ in range(7):
+        waits.append(put_off_delay(NOW, now=now, after=None))
+        now += waits[-1]
+
+    assert waits == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
+
+
+@pytest.mark.parametrize(
+    ("since", "after", "wait"),
+    [
+        (NOW, 0, SHORTEST_PUT_OFF),
+        (NOW + DAY, 30_000, 30_000),
+        (NOW, DAY, LONGEST_INTERVAL),
+        (0, 1_000, LONGEST_PUT_OFF),
+    ],
+)
+def test_a_receiver_may_ask_for_a_longer_put_off_within_reason(since: int, after: int, wait: int) -> None:
+    assert put_off_delay(since, now=NOW, after=after) == wait
+
+
+# Probes that do not end
+
+
+def test_after_a_probe_that_did_not_end_another_timeline_is_next() -> None:
+    begun = NOW + 5_000
+    outage = after_probe_begun(closed(), "bob", "me", now=begun)
+    ended = begun + PROBE
+
+    assert may_probe(outage, "eve", now=ended)
+    assert not may_probe(outage, "bob", now=ended + FIRST_INTERVAL - 1)
+    assert may_probe(outage, "bob", now=ended + FIRST_INTERVAL)  # there may be no other
+    assert kept_until(outage, "bob", now=ended, crowd=1, chance=0) >= ended + FIRST_INTERVAL
+
+
+def test_a_lapse_ends_a_probe() -> None:
+    outage = after_probe_begun(closed(), "bob", "me", now=NOW + 5_000)
+
+    lapsed = after_probe_lapsed(outage, "bob", now=NOW + 9_000)
+
+    assert may_probe(lapsed, "eve", now=NOW + 9_000)
+    assert not may_probe(lapsed, "bob", now=NOW + 9_000)
+    assert after_probe_lapsed(outage, "eve", now=NOW + 9_000) == outage
+
+
+def test_a_timeline_that_was_scheduled_to_probe_may_do_so_in_another_process_however_late() -> None:
+    outage = after_probe_begun(closed(), "bob", "me", now=NOW + 5_000)
+
+    for now in (NOW + 6_000, NOW + 5_000 + PROBE):
+        assert may_probe(outage, "bob", now=now, is_ready=True)
+    assert not may_probe(outage, "eve", now=NOW + 6_000, is_ready=True)
+
+
+# A clock that was set back
+
+
+@pytest.mark.parametrize("field", ["since", "probe_at", "probe_until", "returned", "met_since", "answered"])
+def test_a_time_too_far_ahead_counts_as_past(field: str) -> None:
+    outage = closed(prober="bob", **{field: NOW + DAY})
+    assert outage.is_ahead(NOW)
+
+    assert may_probe(outage, "eve", now=max(NOW, closed().probe_at))
+    assert kept_until(outage, "eve", now=NOW, crowd=1, chance=1) <= NOW + LONGEST_INTERVAL
+    assert not outage.is_over(NOW)
+
+
+def test_an_outage_is_corrected_when_the_clock_was_set_back() -> None:
+    outage = after_probe_begun(closed(), "bob", "me", now=NOW + 5_000)
+    back = NOW - DAY
+
+    corrected = after_set_back(outage, now=back)
+
+    assert (corrected.since, corrected.probe_at, corrected.probe_until) == (back, back, 0)
+    assert not corrected.is_ahead(back)
+    assert shown("mail", outage, now=back).next_probe == back / 1000
+    assert after_set_back(outage, now=NOW) == outage
+
+
+def test_an_answer_counts_even_if_the_outage_began_later_than_now() -> None:
+    answered = after_answer(closed(), began=NOW - DAY, now=NOW - DAY + 1)
+
+    assert answered is not None
+    assert answered.phase is Phase.RETURNING
+
+
+@pytest.mark.parametrize("phase", [Phase.SUSPECTED, Phase.RETURNING])
+def test_what_does_not_close_a_channel_is_over_when_the_clock_was_set_back(phase: Phase) -> None:
+    assert closed(phase=phase, returned=NOW).is_over(NOW - DAY)
 
 
 def test_patterns_are_noted_once_and_not_without_end() -> None:

@@ -179,7 +179,7 @@ def test_a_channel_that_is_unavailable_stops_the_round(digests: Digests, channel
 
     once(digests, now=T)
     assert [message.recipient for message in channel.messages] == ["ada"]
-    assert [outage.reason for outage in digests.outages(now=T)] == ["refused"]
+    assert digests.outages(now=T) == []  # it answered ada, so that a part of it may be away
     channel.failures.clear()
     for second in range(1, 30):
         once(digests, now=T + second)

@@ -6,6 +6,7 @@ from typing import Protocol
 from digestif.attempts.outages import Outages
 from digestif.core import machine
 from digestif.core.policy import Policy
+from digestif.core.records import State
 from digestif.core.terms import Override
 from digestif.core.texts import message_of
 from digestif.core.times import Millis
@@ -69,7 +70,7 @@ class Admissions:
             self._policies.report(timeline, found.source, error)
             until = at + FAILED_DELAY
         if until is None:
-            until = self._outages.admit(timeline, now=now, limited=limited)
+            until = self._outages.admit(timeline, now=now, limited=limited, is_ready=slot.state is State.READY)
         return Admission(timeline, machine.seen(slot), until)
 
     def not_opened(self, timeline: str, *, now: Millis) -> None:

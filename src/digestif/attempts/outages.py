@@ -1,15 +1,18 @@
 """Closed channels: which timelines they hold back, which digest probes them, and what attempts find out about them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from digestif.attempts.attempt import Attempt
-from digestif.attempts.channel_notes import Change, ChannelNotes
+from digestif.attempts.channel_notes import Change, ChannelNotes, Found
 from digestif.attempts.handlers import Handlers
-from digestif.clock import monotonic
+from digestif.clock import monotonic, wall_clock
 from digestif.core import outages
+from digestif.core.machine import Slot, seen
 from digestif.core.outages import ChannelOutage, Outage, Phase
+from digestif.core.records import State
 from digestif.core.texts import message_of, shortened_text
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.verdicts import DeliveryFailed, Ending, Unavailable, Verdict
@@ -18,23 +21,27 @@ from digestif.events.base import Events
 from digestif.events.engine import ChannelDown, ChannelUp
 from digestif.ids import chance, fresh_id
 from digestif.intake.patterns import stars
-from digestif.stores.base import Store
+from digestif.stores.base import PAGE_TIMELINES, Admission, Store
 
 CROWD_SECONDS = 60.0
 LONGEST_NAME = 200  # characters of a channel's name…
 LONGEST_REASON = 300  # …and of a reason, in the note
+MOST_ANSWERS = 10_000  # channels of which is remembered when they answered
+STORED_EVERY: Millis = 1_000  # answers are noted in the store at most so often, for each channel
 
 
 class Outages:
     """The closed channels of one engine's store. Safe to use from several threads."""
 
     def __init__(self, store: Store, *, handlers: Handlers, events: Events) -> None:
+        self._store = store
         self._notes = ChannelNotes(store)
         self._is_used = store.enabled
         self._handlers = handlers
         self._events = events
         self._me = fresh_id()
         self._crowd = _Crowd()
+        self._answers = _Answers()
         self._grants: dict[str, tuple[int, int]] = {}  # by channel: a second of its return, and digests that may leave
 
     @property
@@ -46,6 +53,34 @@ class Outages:
         """Read the note, unless that was done a moment ago. If the time is given, it is always read."""
         if self._handlers and (now is not None or at_once or not self._notes.is_fresh):
             self._notes.refresh(now)
+            if self._notes.found:
+                self._answers.note_returns(self._notes.found)
+                self._tidy(now)
+
+    def _tidy(self, given: Millis | None) -> None:
+        """Remove what is over, and correct what a clock that was set back left too far ahead.
+
+        Where no time is given, that of this machine only says whether it is worth asking the store for its own.
+        """
+        now = to_millis(wall_clock()) if given is None else given
+        if not any(outage.is_over(now) or outage.is_ahead(now) for outage in self._notes.found.values()):
+            return
+        with suppress(StoreError):  # then it is done later
+            now = self._store.time(0) if given is None else given
+            for name, outage in list(self._notes.found.items()):
+                if outage.is_ahead(now):
+                    self._recall(name, outage, now=now, given=given)
+                self._change(name, partial(_tidied, now=now), now=now)
+
+    def _recall(self, name: str, outage: Outage, *, now: Millis, given: Millis | None) -> None:
+        """Let timelines come back that wait for a channel by the clock as it was before it was set back."""
+        latest, count = now + outages.LONGEST_KEPT, 0
+        for timeline, slot in _waiting(self._store):
+            is_kept = slot.digest is not None or slot.by_delays is not None
+            if is_kept and slot.at > latest and self._is_behind(timeline, name, outage):
+                count += 1
+                until = outages.kept_until(outage, timeline, now=now, crowd=count, chance=chance())
+                self._store.admit([Admission(timeline, seen(slot), until)], now=given)
 
     # For people
 
@@ -53,7 +88,7 @@ class Outages:
         """The channels that are closed or just coming back, as the store has them, by name."""
         found = self._notes.read().items() if self._is_used else ()
         return [
-            outages.shown(name, outage)
+            outages.shown(name, outage, now=now)
             for name, outage in sorted(found)
             if outage.phase is not Phase.SUSPECTED and not outage.is_over(now)
         ]
@@ -73,11 +108,11 @@ class Outages:
 
     # Before an attempt
 
-    def admit(self, timeline: str, *, now: Millis, limited: bool = True) -> Millis | None:
+    def admit(self, timeline: str, *, now: Millis, limited: bool = True, is_ready: bool = False) -> Millis | None:
         """None if a timeline may be delivered now, else when it is asked again.
 
         The answer None may let its digest probe a closed channel, which is noted. Without `limited`, it may leave
-        while others return.
+        while others return. `is_ready` says that `schedule` may have chosen it to probe.
         """
         closed = self._closed_for(timeline, now=now)
         if closed is None:
@@ -85,7 +120,10 @@ class Outages:
         name, outage = closed
         if outage.phase is Phase.RETURNING:
             return None if not limited or self._return_one(name, outage, now=now) else outages.returns_at(now, chance())
-        if self._begin_probe(name, outage, timeline, now=now):
+        if not is_ready and outage.is_probed_by(timeline, now):  # its lease lapsed, so it is asked about again
+            lapsed = partial(outages.after_probe_lapsed, timeline=timeline, now=now)
+            outage = self._change(name, _unless_none(lapsed), now=now) or outage
+        if self._begin_probe(name, outage, timeline, now=now, is_ready=is_ready):
             return None
         self._note_pattern(name, outage, timeline, now=now)
         crowd = self._crowd.count(name)
@@ -128,21 +166,17 @@ class Outages:
     def _closed_for(self, timeline: str, *, now: Millis) -> tuple[str, Outage] | None:
         """The channel of a timeline, if that is not open, and what is known about it."""
         for name, outage in list(self._notes.found.items()):
-            if outage.phase is Phase.SUSPECTED or not self._is_behind(timeline, name, outage):
-                continue
-            if outage.is_over(now):
-                self._change(name, lambda it: None if it is None or it.is_over(now) else it, now=now)
-            else:
+            is_open = outage.phase is Phase.SUSPECTED or outage.is_over(now)
+            if not is_open and self._is_behind(timeline, name, outage):
                 return name, outage
         return None
 
-    def _begin_probe(self, name: str, outage: Outage, timeline: str, *, now: Millis) -> bool:
+    def _begin_probe(self, name: str, outage: Outage, timeline: str, *, now: Millis, is_ready: bool) -> bool:
         """Let the timeline probe its channel, also if it was chosen elsewhere: the process that opens it is named."""
 
         def may_begin(it: Outage) -> bool:
-            if self._handlers.find(timeline) is None:
-                return False
-            return outages.may_probe(it, now=now) or it.is_probed_by(timeline, now)
+            has_handler = self._handlers.find(timeline) is not None
+            return has_handler and outages.may_probe(it, timeline, now=now, is_ready=is_ready)
 
         def begin(it: Outage | None) -> Outage | None:
             if it is None or not may_begin(it):
@@ -187,18 +221,21 @@ class Outages:
 
     def settle(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """Note what an attempt found out about its channel. If that is closed, the digest waits for it."""
-        error = verdict.error
-        name = self._channel_of(attempt, error) if self._is_used else ""
+        if not self._is_used:
+            return verdict
+        now, pattern = attempt.store_time(), self._pattern_of(attempt)
+        name = self._channel_of(attempt, verdict.error)
+        failure = _failure_of_channel(verdict)
+        if failure is None:
+            self._note_answer(name, pattern, attempt, verdict, now=now)
+            return verdict
         if not name:
             return verdict
-        now = attempt.store_time()
-        found = _found_out(attempt, verdict, now=now)
-        if found is None:
-            self._note_answer(name, attempt, verdict, now=now)
-            return verdict
-        pattern = self._pattern_of(attempt)
+        if attempt.answered:  # to the first of several recipients
+            self._answers.note(name, now)
+        found = _found_out(attempt, failure, now=now, answered=self._answers.last(name, pattern))
         outage = self._change(name, lambda it: outages.with_pattern(found(it), pattern), now=now)
-        return self._waiting_for(outage, attempt, verdict, now=now)
+        return self._waiting_for(name, outage, attempt, verdict, now=now)
 
     def _channel_of(self, attempt: Attempt, error: BaseException | None) -> str:
         """The channel by which an attempt was delivered. One that a handler declares counts more than one in an error.
@@ -218,14 +255,16 @@ class Outages:
         handler = attempt.handler or self._handlers.find(attempt.timeline)
         return "" if handler is None else handler.pattern
 
-    def _waiting_for(self, outage: Outage | None, attempt: Attempt, verdict: Verdict, *, now: Millis) -> Verdict:
+    def _waiting_for(
+        self, name: str, outage: Outage | None, attempt: Attempt, verdict: Verdict, *, now: Millis
+    ) -> Verdict:
         """The verdict of an attempt whose channel is closed now: it is asked again after the next probe.
 
-        A digest that was unanswered before the outage began has trouble of its own: it waits longer and longer, and is
-        given up in the end.
+        If the channel stays open, a digest that met it as unavailable is put off by itself. One that was unanswered
+        before the outage began has trouble of its own: it waits longer and longer, and is given up in the end.
         """
         if outage is None or not outage.is_closed:
-            return verdict
+            return self._put_off(name, attempt, verdict, now=now)
         tried = attempt.lease.tried
         is_outage = isinstance(verdict.error, Unavailable) or tried is None or outage.explains(tried)
         if verdict.ending is Ending.BURIED and not is_outage:
@@ -237,12 +276,30 @@ class Outages:
             return verdict
         return replace(verdict, delay=wait if is_outage else max(wait, verdict.delay))
 
-    def _note_answer(self, name: str, attempt: Attempt, verdict: Verdict, *, now: Millis) -> None:
-        if name not in self._notes.found:
+    def _put_off(self, name: str, attempt: Attempt, verdict: Verdict, *, now: Millis) -> Verdict:
+        """The verdict of an attempt that met an open channel as unavailable. Time in a closed one does not count."""
+        error = verdict.error
+        if not isinstance(error, Unavailable) or verdict.delay is None:  # None: the caller of a block decides
+            return verdict
+        digest = None
+        with suppress(StoreError):
+            digest = self._store.inspect(attempt.timeline).digest
+        failing_since = now if digest is None else max(digest.opened, self._answers.returned(name))
+        delay = outages.put_off_delay(failing_since, now=now, after=_in_millis(error.after))
+        return replace(verdict, delay=delay, is_alone=True)
+
+    def _note_answer(self, name: str, pattern: str, attempt: Attempt, verdict: Verdict, *, now: Millis) -> None:
+        """Note whether the channel answered: in the store only while something is noted about it there."""
+        is_answered = _is_answered(attempt, verdict)
+        if is_answered:
+            self._answers.note(name or pattern, now)
+        known = self._notes.found.get(name)
+        if known is None:
             return
-        if _is_answered(attempt, verdict):
+        if is_answered:
             answered = partial(outages.after_answer, began=attempt.began_at(), now=now)
-            self._change(name, _unless_none(answered), now=now)
+            if known.is_closed or (answered(known) != known and self._answers.may_store(name, now)):
+                self._change(name, _unless_none(answered), now=now)
         else:
             unasked = partial(outages.after_no_answer, timeline=attempt.timeline, now=now)
             self._change(name, _unless_none(unasked), now=now)
@@ -272,18 +329,33 @@ class Outages:
             self._events.emit(ChannelUp(channel=name, reason=before.reason, down_for=down))
 
 
-def _found_out(attempt: Attempt, verdict: Verdict, *, now: Millis) -> Callable[[Outage | None], Outage] | None:
-    """What an attempt that failed means for its channel; None if that is not to blame."""
-    error, timeline = verdict.error, attempt.timeline
-    if not isinstance(error, DeliveryFailed):
-        return None
-    reason = shortened_text(message_of(error), LONGEST_REASON)
-    if isinstance(error, Unavailable):
-        after = None if error.after is None else to_millis(error.after)
-        return lambda it: outages.after_unavailable(it, timeline, reason, now=now, after=after, chance=chance())
-    if error.unknown and error.retry:
-        return lambda it: outages.after_unknown(it, timeline, reason, now=now, chance=chance())
+def _failure_of_channel(verdict: Verdict) -> DeliveryFailed | None:
+    """The error of an attempt for which its channel may be to blame."""
+    error = verdict.error
+    if isinstance(error, Unavailable) or (isinstance(error, DeliveryFailed) and error.unknown and error.retry):
+        return error
     return None
+
+
+def _found_out(
+    attempt: Attempt, error: DeliveryFailed, *, now: Millis, answered: Millis
+) -> Callable[[Outage | None], Outage]:
+    """What an attempt that failed means for its channel, which answered this process last at a time."""
+    timeline, reason = attempt.timeline, shortened_text(message_of(error), LONGEST_REASON)
+
+    def found(it: Outage | None) -> Outage:
+        if it is not None and attempt.answered:
+            it = outages.after_answer(it, began=attempt.began_at(), now=now)
+        if not isinstance(error, Unavailable):
+            return outages.after_unknown(it, timeline, reason, now=now, chance=chance(), answered=answered)
+        after = _in_millis(error.after)
+        return outages.after_unavailable(it, timeline, reason, now=now, after=after, chance=chance(), answered=answered)
+
+    return found
+
+
+def _in_millis(after: float | None) -> Millis | None:
+    return None if after is None else to_millis(after)
 
 
 def _is_answered(attempt: Attempt, verdict: Verdict) -> bool:
@@ -291,6 +363,20 @@ def _is_answered(attempt: Attempt, verdict: Verdict) -> bool:
     is_delivered = verdict.ending is Ending.DELIVERED and attempt.records > 0
     is_refused = isinstance(verdict.error, DeliveryFailed) and attempt.handler is not None and not attempt.is_routed
     return attempt.answered or is_delivered or is_refused
+
+
+def _tidied(outage: Outage | None, *, now: Millis) -> Outage | None:
+    """What is left of a note by the present clock."""
+    return None if outage is None or outage.is_over(now) else outages.after_set_back(outage, now=now)
+
+
+def _waiting(store: Store) -> Iterator[tuple[str, Slot]]:
+    """All timelines that wait, read in pages."""
+    page = store.look_over(State.WAITING, prefix="", after=None, limit=PAGE_TIMELINES)
+    yield from page.timelines
+    while page.after is not None:
+        page = store.look_over(State.WAITING, prefix="", after=page.after, limit=PAGE_TIMELINES)
+        yield from page.timelines
 
 
 def _unless_none(change: Callable[[Outage], Outage | None]) -> Change:
@@ -314,3 +400,43 @@ class _Crowd:
 
     def forget(self, name: str) -> None:
         self._counts.pop(name, None)
+
+
+class _Answers:
+    """When channels answered this process last, or handlers that name none until they fail.
+
+    Those that answered first are forgotten if there are many.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, Millis] = {}
+        self._stored: dict[str, Millis] = {}  # when an answer was noted in the store
+        self._returned: dict[str, Millis] = {}  # when a channel that was closed answered again
+
+    def note(self, name: str, now: Millis) -> None:
+        self._last[name] = now
+        if len(self._last) > MOST_ANSWERS:
+            self._last = dict(list(self._last.items())[MOST_ANSWERS // 2 :])
+
+    def note_returns(self, found: Found) -> None:
+        """Remember when channels returned, for as long as there are no more than can be noted."""
+        fresh = {name: outage.returned for name, outage in found.items() if outage.phase is Phase.RETURNING}
+        if not fresh.items() <= self._returned.items():
+            kept = self._returned if len(self._returned) < outages.MOST_CHANNELS else {}
+            self._returned = {**kept, **fresh}
+
+    def returned(self, name: str) -> Millis:
+        """Return when the channel returned last; 0 if that is not known."""
+        return self._returned.get(name, 0)
+
+    def last(self, name: str, pattern: str) -> Millis:
+        """Return when the channel, or a handler that names none, was answered last; 0 if that is not known."""
+        return max(self._last.get(name, 0), self._last.get(pattern, 0))
+
+    def may_store(self, name: str, now: Millis) -> bool:
+        """True, and remembered, unless an answer was noted in the store less than a second ago."""
+        if 0 <= now - self._stored.get(name, 0) < STORED_EVERY:
+            return False
+        self._stored = {known: at for known, at in self._stored.items() if 0 <= now - at < STORED_EVERY}
+        self._stored[name] = now
+        return True

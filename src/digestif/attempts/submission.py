@@ -85,10 +85,12 @@ def _release(attempt: Attempt, verdict: Verdict) -> Release:
 
 
 def _tried(attempt: Attempt, verdict: Verdict, at: Millis) -> Millis | None:
-    """Since when attempts fail for the digest's own sake. A channel that is unavailable ends that."""
+    """Since when attempts fail for the digest's own sake. A channel that is closed ends that."""
+    if verdict.error is None or verdict.is_alone:  # nothing was tried, or the digest is not to blame
+        return attempt.lease.tried
     if isinstance(verdict.error, Unavailable) and not verdict.unknown:
         return None
-    if verdict.error is None or attempt.lease.tried is not None:  # nothing was tried, or it is known
+    if attempt.lease.tried is not None:
         return attempt.lease.tried
     return at
 

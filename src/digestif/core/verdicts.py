@@ -125,6 +125,7 @@ class Verdict:
     delay: Millis | None = None  # until the next attempt; None: at once
     unknown: bool = False  # it may have gone out, so it is frozen
     error: BaseException | None = None  # raised by the handler, or while its call was prepared
+    is_alone: bool = False  # its channel was unavailable for it, and is open for others
     deletes: bool = False  # its timeline is deleted with it
 
 

@@ -3,7 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import cycle, pairwise
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,9 +20,12 @@ from digestif import (
     Event,
     InvalidState,
     Retry,
+    StoreError,
     Unavailable,
     Worker,
 )
+from digestif.attempts import Room
+from digestif.core.verdicts import DELIVERED
 from digestif.stores.base import Store
 from digestif.testing.conformance.actions import T, deliver, keys, scheduled
 from digestif.testing.conformance.base import DigestsWith, Suite, in_sync_mode_only
@@ -267,6 +271,22 @@ class Outages(Suite):
 
         assert [letter.attempts for letter in digests.dead_letters()] == [1]
 
+    def test_patience_ends_although_a_part_of_the_channel_is_away(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 63. A message in between that the open channel did not take is no new beginning."""
+        digests = digests_with(give_up_after=600)
+        digests.handler("mail:*", channel="mail")(receiver)
+        own = cycle([DeliveryFailed("451", throttled=True, after=50), DOWN])
+        receiver.failure = lambda digest: next(own) if digest.timeline == "mail:ada" else None
+        digests.add("mail:ada", 1, now=T)
+
+        for second in range(0, 800, 10):
+            digests.add(f"mail:{second}", 1, now=T + second)
+            work(digests, receiver, now=T + second)
+
+        assert [letter.timeline for letter in digests.dead_letters()] == ["mail:ada"]
+
     def test_an_outage_does_not_use_up_patience(self, digests_with: DigestsWith, receiver: Receiver) -> None:
         """Fact 62. However long the channel was away, its first answer finds a digest that may still be tried."""
         digests = digests_with(give_up_after=600)
@@ -285,7 +305,7 @@ class Outages(Suite):
         """Fact 62. Due for its delays, and its channel is closed: False, no handler is called, the record waits."""
         digests = digests_with(minimum_delay=0, increment_delay=0, maximum_delay=0)
         digests.handler("mail:*", channel="mail")(receiver)
-        digests.notify("mail:ada", 1, key="a", now=T)
+        digests.notify("mail:ada", 1, key="a", now=T - 200)
         receiver.fail(DOWN)
         digests.notify("mail:bob", 1, key="b", now=T)
         receiver.calls.clear()
@@ -521,6 +541,365 @@ class Outages(Suite):
 
         assert len(receiver.messages) == len(READERS)
         assert dict(store.footprint()) == before
+
+    # A channel of which a part is away
+
+    @in_sync_mode_only
+    def test_a_channel_of_which_a_part_is_away_delivers_through_the_rest(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 81. With 5 % of the messages refused, readers together get 90 % of their digests, each of them 80 %."""
+        workers = [digests_with(minimum_delay=5, increment_delay=0) for _ in range(2)]
+        for digests in workers:
+            digests.handler("mail:*", channel="mail")(receiver)
+        readers = [f"mail:{number}" for number in range(10)]
+        receiver.failure = Lottery(0.05)
+
+        for step in range(200):  # each reader gets a record every ten seconds
+            workers[0].add(readers[step % 10], step, now=T + step)
+            work(workers[step % 2], receiver, now=T + step)
+
+        got = Counter(message.timeline for message in receiver.messages)
+        assert sum(got.values()) >= 0.9 * 200
+        assert min(got[reader] for reader in readers) >= 0.8 * 20
+        assert len({message.key for message in receiver.messages}) == len(receiver.messages)
+        assert workers[0].ledger().dead == 0
+        assert workers[0].verify()
+
+    def test_a_channel_that_just_answered_is_closed_by_three_timelines_and_five_seconds_without_an_answer(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 81. One message that is refused closes it for none of the others."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.add("mail:first", 1, now=T)
+        work(digests, receiver, now=T)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T + 100)
+
+        for second in (100, 102, 104):
+            work(digests, receiver, now=T + second)
+            assert digests.outages(now=T + second) == []
+        work(digests, receiver, now=T + 106)
+
+        assert [outage.channel for outage in digests.outages(now=T + 106)] == ["mail"]
+        assert attempts(digests) == {0}
+
+    def test_two_timelines_do_not_close_a_channel_that_just_answered(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 81. However often they meet it; when it has not answered for two minutes, the next one does."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.add("mail:eve", 1, now=T)
+        work(digests, receiver, now=T)
+        receiver.fail(DOWN)
+        for timeline in ("mail:ada", "mail:bob"):
+            digests.add(timeline, 1, now=T + 1)
+
+        work_until(digests, receiver, T + 1, T + 120, step=1)
+        assert digests.outages(now=T + 120) == []
+        work_until(digests, receiver, T + 121, T + 190, step=1)
+
+        assert [outage.channel for outage in digests.outages(now=T + 190)] == ["mail"]
+
+    @in_sync_mode_only
+    def test_an_answer_through_another_worker_keeps_the_channel_open(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 81. While a suspicion is noted, answers are noted too, so that every worker knows of them."""
+        one, other = digests_with(), digests_with()
+        for digests in (one, other):
+            digests.handler("mail:*", channel="mail")(receiver)
+        one.add("mail:first", 1, now=T)
+        work(one, receiver, now=T)
+        receiver.fail(DOWN, *READERS)
+
+        for second, timeline in enumerate(READERS):
+            one.add(timeline, 1, now=T + 4 * second)
+            work(one, receiver, now=T + 4 * second)
+            other.add(f"mail:{second}", 1, now=T + 4 * second + 1)
+            work(other, receiver, now=T + 4 * second + 1)
+
+        assert one.outages(now=T + 10) == []
+        assert len(receiver.messages) == 1 + len(READERS)
+
+    @in_sync_mode_only
+    def test_a_worker_that_got_no_answer_itself_believes_the_note(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 81. A process that has just started does not close a channel that answers others."""
+        one, other = digests_with(), digests_with()
+        for digests in (one, other):
+            digests.handler("mail:*", channel="mail")(receiver)
+        one.add("mail:first", 1, now=T)
+        work(one, receiver, now=T)
+        receiver.fail(DOWN)
+        one.add("mail:ada", 1, now=T + 1)
+        work(one, receiver, now=T + 1)
+
+        other.add("mail:bob", 1, now=T + 2)
+        work(other, receiver, now=T + 2)
+
+        assert "mail:bob" in receiver.calls
+        assert other.outages(now=T + 2) == []
+
+    @in_sync_mode_only
+    def test_a_digest_that_meets_an_open_channel_is_put_off_by_itself_for_longer_each_time(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 81. Uncounted, for 2, 4, 8 … up to 60 seconds, whichever worker tries it; newer records join it."""
+        workers = [digests_with(attempts=2) for _ in range(2)]
+        for digests in workers:
+            digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN, "mail:ada")
+        digests = workers[0]
+        digests.add("mail:others", 0, now=T)
+        work(digests, receiver, now=T)
+        digests.add("mail:ada", 1, key="first", now=T)
+
+        at, waits = T, []
+        for step in range(7):
+            digests.add(f"mail:{step}", step, now=at)  # it answers others
+            work(workers[step % 2], receiver, now=at)
+            due = digests.timeline("mail:ada").due
+            assert due is not None
+            waits.append(due - at)
+            at = due
+        digests.add("mail:ada", 2, key="second", now=at)
+        receiver.is_back()
+        work(digests, receiver, now=at)
+
+        assert waits == [2, 4, 8, 16, 32, 60, 60]
+        assert receiver.messages[-1].records == ("first", "second")
+        assert digests.ledger().dead == 0
+
+    @pytest.mark.parametrize(("after", "wait"), [(0, 2), (30, 30), (3600, 120)])
+    def test_a_receiver_may_name_the_time_for_which_one_digest_is_put_off(
+        self, digests: Digests, receiver: Receiver, after: float, wait: float
+    ) -> None:
+        """Fact 81. At least two seconds, at most two minutes."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.add("mail:bob", 1, now=T)
+        work(digests, receiver, now=T)
+        receiver.fail(Unavailable("503", after=after), "mail:ada")
+        digests.add("mail:ada", 1, now=T)
+
+        work(digests, receiver, now=T)
+
+        assert digests.outages(now=T) == []
+        assert digests.timeline("mail:ada").due == T + wait
+
+    @in_sync_mode_only
+    def test_an_outage_of_a_channel_that_just_answered_is_one_digest_for_each_reader(
+        self, digests_with: DigestsWith, receiver: Receiver
+    ) -> None:
+        """Fact 62. Also then nothing is counted, and each reader gets one digest with all that gathered."""
+        workers = [digests_with(attempts=2, retry=PATIENT, minimum_delay=5, increment_delay=0) for _ in range(2)]
+        for digests in workers:
+            digests.handler("mail:*", channel="mail")(receiver)
+        add_to_all(workers[0], "before", now=T - 10)
+        work(workers[0], receiver, now=T - 10)
+        receiver.messages.clear()
+        receiver.fail(DOWN)
+        for step in range(120):
+            add_to_all(workers[0], f"r{step:03}", now=T + 5 * step)
+            work(workers[step % 2], receiver, now=T + 5 * step)
+        assert [outage.channel for outage in workers[0].outages(now=T + 600)] == ["mail"]
+
+        receiver.is_back()
+        for step in range(72):
+            work(workers[step % 2], receiver, now=T + 600 + 5 * step)
+
+        assert sorted(message.timeline for message in receiver.messages) == list(READERS)
+        assert {len(message.records) for message in receiver.messages} == {120}
+        assert workers[0].ledger().dead == 0
+
+    def test_deliveries_through_a_channel_that_works_write_no_note(
+        self, digests: Digests, store: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Fact 81. Answers are noted only while a suspicion is noted, by each worker at most once a second."""
+        written = notes_written(store, monkeypatch)
+        digests.handler("mail:*", channel="mail")(receiver)
+        add_to_all(digests, "r", now=T)
+        work(digests, receiver, now=T)
+        assert written == []
+
+        digests.add("mail:bob", 1, now=T + 399)
+        work(digests, receiver, now=T + 399)
+        receiver.fail(DOWN, "mail:ada")
+        digests.add("mail:ada", 1, now=T + 400)
+        work(digests, receiver, now=T + 400)
+        assert len(written) == 1  # the suspicion
+        digests.add_many([(f"mail:{number}", 1) for number in range(20)], now=T + 401)
+        work(digests, receiver, now=T + 401)
+
+        assert len(written) == 2  # the first of these answers
+        assert len(receiver.messages) == 3 + 1 + 20
+
+    def test_after_a_relapse_a_return_begins_with_half_the_rate_that_it_reached(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 81. Not with one digest per second, again and again."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        digests.add_many([(f"mail:{number:03}", 1) for number in range(200)], now=T)
+        work(digests, receiver, now=T)
+        receiver.is_back()
+        at = back(digests, receiver, T + 4)
+        for second in range(1, 5):
+            work(digests, receiver, now=at + second)
+
+        receiver.fail(DOWN)  # before the sixth second, in which 32 digests may leave
+        second = 4
+        while digests.outages(now=at + second)[0].next_probe is None:
+            second += 1
+            work(digests, receiver, now=at + second)
+        receiver.is_back()
+        at = back(digests, receiver, at + second)
+        for second in range(1, 15):
+            work(digests, receiver, now=at + second)
+
+        left = Counter(round(message.at - at) for message in receiver.messages)
+        assert all(left[second] <= 16 * 2**second + (second == 0) for second in range(15))
+        assert any(left[second] > 2**second + 1 for second in range(15))
+
+    # Clocks that are set back, workers that are killed
+
+    @pytest.mark.parametrize("seconds", [300, 86_400])
+    def test_a_clock_that_is_set_back_during_an_outage_keeps_no_channel_closed(
+        self, digests: Digests, receiver: Receiver, seconds: float
+    ) -> None:
+        """Fact 82. The channel is probed again within two minutes, and each reader gets one digest."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T)
+        work_until(digests, receiver, T, T + 400)
+        receiver.calls.clear()
+
+        back = T + 400 - seconds
+        work_until(digests, receiver, back, back + 120)
+        assert receiver.calls
+        receiver.is_back()
+        work_until(digests, receiver, back + 120, back + 480)
+
+        assert sorted(message.timeline for message in receiver.messages) == list(READERS)
+        assert digests.outages(now=back + 480) == []
+
+    def test_a_clock_that_is_set_back_while_digests_are_put_off_delays_none_of_them(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 82. Also those that met a channel that stays open."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.add("mail:bob", 1, now=T)
+        work(digests, receiver, now=T)
+        receiver.fail(DOWN, "mail:ada")
+        digests.add("mail:ada", 1, now=T)
+        work(digests, receiver, now=T)
+        receiver.is_back()
+
+        work_until(digests, receiver, T - 86_400, T - 86_400 + 120)
+
+        assert [message.timeline for message in receiver.messages] == ["mail:bob", "mail:ada"]
+
+    @in_sync_mode_only
+    def test_an_answer_counts_although_the_outage_began_later_than_now(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 82. A delivery that was under way when the clock was set back opens the channel."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.add("mail:new", 1, now=T)
+        delivering = digests.attempts(T)
+        [attempt] = delivering.claim(1, room=Room()).attempts
+        receiver.fail(DOWN)
+        digests.add("mail:ada", 1, now=T + 1)
+        work(digests, receiver, now=T + 1)
+
+        delivering.end([(attempt, DELIVERED)])  # at T
+
+        [outage] = digests.outages(now=T)
+        assert outage.next_probe is None
+
+    @in_sync_mode_only
+    def test_after_a_probe_whose_worker_was_killed_another_timeline_probes(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. A digest that ends its workers must not be the one that probes for ever."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        add_to_all(digests, "r", now=T)
+        work(digests, receiver, now=T)
+        killed, at = killed_probe(digests, T + 5)
+        receiver.calls.clear()
+
+        while not receiver.calls:
+            at += 1
+            work(digests, receiver, now=at)
+
+        assert receiver.calls[0] != killed
+
+    @in_sync_mode_only
+    def test_the_only_timeline_behind_a_channel_probes_again_after_its_worker_was_killed(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. After a while there is nothing to wait for."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        receiver.fail(DOWN)
+        digests.add("mail:ada", 1, now=T)
+        work(digests, receiver, now=T)
+        killed, at = killed_probe(digests, T + 5)
+        receiver.is_back()
+
+        work_until(digests, receiver, at, at + 300)
+
+        assert killed == "mail:ada"
+        assert [message.timeline for message in receiver.messages] == ["mail:ada"]
+
+
+class Lottery:
+    """Refuses a share of the messages, each for itself, the same ones in every run."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._drawn: Counter[str] = Counter()
+
+    def __call__(self, digest: Digest) -> Exception | None:
+        self._drawn[digest.timeline] += 1
+        is_drawn = Random(f"{digest.timeline} {self._drawn[digest.timeline]}").random() < self._share
+        return DOWN if is_drawn else None
+
+
+def notes_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the notes about channels that are written from now on."""
+    written: list[str] = []
+    swap = store.swap_note
+
+    def swap_note(partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
+        written.extend([name] if name == "channels" else [])
+        return swap(partition, name, old, new)
+
+    monkeypatch.setattr(store, "swap_note", swap_note)
+    return written
+
+
+def back(digests: Digests, receiver: Receiver, at: float) -> float:
+    """Work until the channel answers; when it did."""
+    many = len(receiver.messages)
+    while len(receiver.messages) == many:
+        at += 1
+        work(digests, receiver, now=at)
+    return at
+
+
+def killed_probe(digests: Digests, at: float) -> tuple[str, float]:
+    """Begin a probe in a worker that is killed then: the timeline, and when its lease has lapsed."""
+    while True:
+        begun = digests.attempts(at)
+        page = begun.claim(10, room=Room())
+        if page.attempts:
+            break
+        at += 1
+    [attempt] = page.attempts
+    begun.abandon(attempt, DELIVERED, StoreError("killed"))
+    return attempt.timeline, at + begun.lease / 1000
 
 
 def add_to_all(digests: Digests, key: str, *, now: float) -> None:
