@@ -48,11 +48,12 @@ def _address(location: str) -> dict[str, str | Secret]:
     user, _, password = login.partition(":")
     hosts, _, database = place.partition("/")
     names = [_host_and_port(host) for host in hosts.split(",")]
+    ports = [port for _, port in names]
     parts: dict[str, str | Secret] = {
         "user": user,
         "password": Secret(password),
         "host": ",".join(host for host, _ in names),
-        "port": ",".join(port for _, port in names).strip(","),
+        "port": ",".join(ports) if any(ports) else "",  # libpq gives its own to those that have none
         "dbname": database,
     }
     return {name: value for name, value in parts.items() if value}
@@ -64,7 +65,12 @@ def _host_and_port(text: str) -> tuple[str, str]:
     is_number = port.isascii() and port.isdecimal()
     is_ipv6 = ":" in host and not host.endswith("]")  # without brackets: what comes last may be a part of it
     if not colon or text.endswith("]") or (is_ipv6 and not is_number):
-        return text, ""
+        return _without_brackets(text), ""
     if not is_number or len(port) > 5 or not 1 <= int(port) < 1 << 16:
         raise ConfigError("store: the port of a host is not a number from 1 to 65535")
-    return host, port
+    return _without_brackets(host), port
+
+
+def _without_brackets(host: str) -> str:
+    """An IPv6 address as libpq takes it: brackets belong to the DSN."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host

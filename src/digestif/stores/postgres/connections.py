@@ -18,7 +18,9 @@ from digestif.stores.postgres.transaction import SQL
 
 C = TypeVar("C")
 
-NO_CONNECTION_LEFT = ("too many", "connection slots")  # in the message of a server that is at its limit
+# In the message of a server that is at its limit, or that is not the one that `target_session_attrs` asks for: the
+# primary may come back, or another server be promoted.
+FOR_NOW = ("too many", "connection slots", "session is read-only", "session is not read-only", "hot standby mode")
 PING_SECONDS = 2  # a server that is frozen takes connections and says nothing
 RECONNECT_SECONDS = 1.0  # by itself the pool would pause longer and longer, and be late when the server is back
 
@@ -46,8 +48,7 @@ class ServerAddress:
     def __init__(self, connection: Mapping[str, "str | Secret"] | str) -> None:
         self._conninfo = _conninfo(connection)
         parts = conninfo_to_dict(self._conninfo.reveal())
-        port = f":{parts['port']}" if "port" in parts else ""
-        self.name = f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+        self.name = f"postgresql://{_hosts(parts)}/{parts.get('dbname', '')}"
         self._has_timeout = "connect_timeout" in parts
 
     def connect(self, connect: Callable[..., C], **options: Any) -> C:
@@ -69,7 +70,7 @@ class ServerAddress:
             except errors.ConnectionTimeout:  # the server says nothing: a ping would hold up all threads, with the GIL
                 raise
             except psycopg.OperationalError as error:
-                if any(words in str(error) for words in NO_CONNECTION_LEFT) or not self._is_up():
+                if any(words in str(error) for words in FOR_NOW) or not self._is_up():
                     raise
                 if was_up:
                     raise AccessRefused(str(error)) from error
@@ -132,6 +133,14 @@ def _conninfo(connection: Mapping[str, "str | Secret"] | str) -> Secret:
     except psycopg.Error:
         pass  # its message may hold the password
     raise ConfigError("store: this is no address of a PostgreSQL server, such as postgresql://user@host:5432/database")
+
+
+def _hosts(parts: Mapping[str, Any]) -> str:
+    """Hosts with their ports, as in a DSN."""
+    hosts, ports = (str(parts.get(name, "")).split(",") for name in ("host", "port"))
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    named = [f"[{host}]" if ":" in host else host for host in hosts]
+    return ",".join(f"{host}:{port}" if port else host for host, port in zip(named, ports, strict=False))
 
 
 def _revealed(value: "str | Secret") -> str:
