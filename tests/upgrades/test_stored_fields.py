@@ -14,6 +14,7 @@ import msgspec
 import psycopg
 import pytest
 
+from digestif import Digests, Policy
 from digestif.core.machine import Push, Slot, Unfinished
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.removals import Removals
@@ -23,6 +24,7 @@ from digestif.stores.redis import encoding, layout
 from digestif.stores.redis.client.scripts import load_include
 from digestif.stores.schema import Schema
 from digestif.stores.sqlite import connections
+from tests.servers import empty_server
 from tests.stores.postgres.servers import empty_database
 
 PINNED = {
@@ -106,6 +108,25 @@ def test_the_columns_of_postgresql_are_those_of_these_numbers() -> None:
             found = {table: _columns(connection.execute(query, (table,)), 0) for table in COLUMNS}
 
     assert found == {table: set(names.split()) | POSTGRES_ALONE.get(table, set()) for table, names in COLUMNS.items()}
+
+
+def test_scripts_carry_a_field_of_a_slot_that_they_do_not_know() -> None:
+    """From the first record to the end of a delivery; what an import or a repair writes does not have it."""
+    server = empty_server()
+    with Digests(server.url, policy=Policy(minimum_delay=0)) as digests, server.client() as client:
+        digests.add("t", 1)
+        stored = client.hget("{d:0}:t:t", "")
+        slot = msgspec.msgpack.decode(stored[encoding.head_size(stored) :])
+        client.hset("{d:0}:t:t", "", stored[: encoding.head_size(stored)] + msgspec.msgpack.encode({**slot, "hue": 7}))
+
+        digests.add("t", 2)
+        with pytest.raises(KeyError), digests.digest("t"):
+            raise KeyError
+        with digests.digest("t"):
+            digests.add("t", 3)
+        after = client.hget("{d:0}:t:t", "")
+
+    assert msgspec.msgpack.decode(after[encoding.head_size(after) :])["hue"] == 7
 
 
 def _names(kind: Any) -> list[str]:

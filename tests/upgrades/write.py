@@ -104,7 +104,8 @@ def _postgres(folder: Path) -> Iterator[str]:
         with psycopg.connect(url) as connection:
             tables = connection.execute("SELECT relname FROM pg_stat_user_tables").fetchall()
             counts = {name: connection.execute(f"SELECT FROM digestif.{name}".encode()).rowcount for (name,) in tables}
-        assert all(counts.values()), counts
+        empty = {name for name, rows in counts.items() if not rows and not name.startswith("writers_")}
+        assert not empty, empty
         options = ["--inserts", "--no-owner", "--no-privileges", "--schema=digestif"]
         command = [str(server.binaries / "pg_dump"), *options, url]
         dump = subprocess.run(command, capture_output=True, check=True, text=True).stdout

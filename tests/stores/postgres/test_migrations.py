@@ -1,6 +1,7 @@
 """The schema of a PostgreSQL store: how it is created, and upgraded from another release."""
 
 import re
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from psycopg import sql
 
 from digestif import ConfigError, Digests, Policy, Record, StoreError, StoreUnavailable
 from digestif.stores.base import Completion
-from digestif.stores.postgres import PostgresStore
+from digestif.stores.postgres import PostgresStore, database, single_add
 from digestif.stores.postgres.migrations import FOLDER, Upgrade
 from digestif.testing.servers import becomes_true
 from tests.stores.postgres.releases import (
@@ -135,6 +136,52 @@ def test_of_many_who_find_an_empty_schema_one_makes_the_tables(url: str) -> None
         assert sorted(pool.map(add_with_others, range(6))).count(True) == 1
 
 
+# Who may write
+
+
+BLOCKED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+@pytest.mark.parametrize("batch", [["t"], ["t", "u"]], ids=["single", "several"])
+def test_a_release_that_stops_older_processes_waits_for_their_transactions(
+    url: str, monkeypatch: pytest.MonkeyPatch, batch: list[str]
+) -> None:
+    """The number is not raised between the look at it and the commit."""
+    is_waiting = threading.Event()
+    committed = database.commit
+
+    def commit(*given: Any) -> None:
+        is_waiting.set()
+        assert becomes_true(lambda: bool(execute(url, BLOCKED)))
+        committed(*given)
+
+    with Digests(url) as digests, ThreadPoolExecutor(1) as pool:
+        digests.add("t", 1)
+        for module in (database, single_add):
+            monkeypatch.setattr(module, "commit", commit)
+        adding = pool.submit(digests.add_many, [(timeline, 2) for timeline in batch])
+        assert is_waiting.wait(10)
+        written_by_a_newer_release(url)
+
+        assert len(adding.result()) == len(batch)
+        with pytest.raises(StoreError, match="Upgrade this process"):
+            digests.add("t", 3)
+
+
+def test_a_release_that_stops_older_processes_waits_for_a_transaction_of_the_caller(url: str) -> None:
+    with Digests(url) as digests, ThreadPoolExecutor(1) as pool, psycopg.connect(url) as mine:
+        digests.add("t", 1, connection=mine)
+        raising = pool.submit(written_by_a_newer_release, url)
+        assert becomes_true(lambda: bool(execute(url, BLOCKED)))
+        mine.commit()
+        raising.result()
+
+        with pytest.raises(StoreError, match="Upgrade this process"):
+            digests.add("t", 2, connection=mine)
+
+    assert execute(url, "SELECT count(*) FROM digestif.inbox") == [(1,)]
+
+
 # From an older release
 
 
@@ -171,12 +218,11 @@ def test_a_store_of_version_2_goes_on_after_the_migration_with_all_that_it_had(u
 def test_what_is_just_being_added_is_there_after_the_migration(url: str) -> None:
     add(url)
     execute(url, TO_VERSION_2)
-    blocked = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
     with ThreadPoolExecutor(1) as pool, psycopg.connect(url) as older:
         older.execute("INSERT INTO digestif.timeline (namespace, key, slot) VALUES (1, 'late', '{}')")
         migrating = pool.submit(migrate, url)
-        assert becomes_true(lambda: bool(execute(url, blocked)))
+        assert becomes_true(lambda: bool(execute(url, BLOCKED)))
         older.commit()
         migrating.result()
 
