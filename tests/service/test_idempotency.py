@@ -2,17 +2,20 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from digestif import AsyncDigests
 from digestif.errors import StoreUnavailable
 from digestif.service.api import idempotency
 from digestif.service.api.records import key_of
+from digestif.service.api.requests import Answer
 from digestif.service.service import Service
 from digestif.stores.documents import Document
 from digestif.stores.registry import open_store
@@ -285,3 +288,87 @@ def test_of_two_that_repeat_an_abandoned_request_at_once_one_takes_it_over(monke
         thread.join()
 
     assert sorted(found) == [False, True]
+
+
+class SlowKeep:
+    """A store whose first `keep` is committed and answered only 20 seconds later, by a clock that nothing waits for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self.store = open_store("memory://")
+        self._keep, self._meanwhile = self.store.keep, meanwhile
+        self._seconds, began = 0.0, self.store.time(0)
+        monkeypatch.setattr(idempotency, "monotonic", lambda: self._seconds)
+        monkeypatch.setattr(self.store, "time", lambda _: began + int(self._seconds * 1000))
+
+    def reserve(self) -> idempotency.Found:
+        return idempotency._reserve(self.store, "name", "asked")
+
+    def hang(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the next `keep` take its time."""
+
+        def keep(*args: Any, **options: Any) -> bool:
+            monkeypatch.setattr(self.store, "keep", self._keep)
+            kept = self._keep(*args, **options)
+            self._seconds += 20
+            self._meanwhile()
+            return kept
+
+        monkeypatch.setattr(self.store, "keep", keep)
+
+    def wait(self, seconds: float) -> None:
+        self._seconds += seconds
+
+    def age(self) -> int:
+        """Of the reservation, in milliseconds."""
+        found = self.store.kept(idempotency.COLLECTION, "name", now=None)
+        assert found is not None
+        return self.store.time(0) - found.at
+
+
+def test_a_reservation_whose_commit_took_long_is_renewed_before_anything_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = SlowKeep(monkeypatch)
+    slow.hang(monkeypatch)
+
+    assert slow.reserve().is_own
+    assert slow.age() == 0
+
+
+def test_a_reservation_that_was_taken_over_while_its_commit_was_waited_for_adds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others: list[idempotency.Found] = []
+    slow = SlowKeep(monkeypatch, meanwhile=lambda: others.append(slow.reserve()))
+    slow.hang(monkeypatch)
+
+    assert (slow.reserve().is_own, [other.is_own for other in others]) == (False, [True])
+
+
+def test_a_request_that_waited_for_the_store_takes_no_reservation_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of the first could not renew it, either."""
+    slow = SlowKeep(monkeypatch)
+    slow.reserve()
+    slow.wait(15)
+    slow.hang(monkeypatch)
+
+    assert not slow.reserve().is_own
+    assert slow.reserve().is_own  # it had its time
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_key_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowKeep(monkeypatch)
+    slow.reserve()
+    slow.wait(-3600)
+
+    assert slow.reserve().is_own
+
+
+def test_an_answer_is_kept_though_the_renewal_before_it_got_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store("memory://")
+    own = idempotency.Reservation(store, "name", idempotency._reserve(store, "name", "asked").kept)
+    idempotency.Reservation(store, "name", own.kept)._replace(replace(own.kept, at=1))  # `own` does not know of it
+
+    own.keep_answer(Answer(202, b"{}"))
+
+    assert idempotency._reserve(store, "name", "asked").kept.body == b"{}"

@@ -1,6 +1,9 @@
 """`digestif serve`: HTTP API, dashboard and worker in one process."""
 
 import gc
+import logging
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -40,7 +43,10 @@ def serve(config: str | None, no_worker: bool, log_level: str, as_json_: bool, *
     ignore_hangup()
     typed = {name: value or outer(name) for name, value in given.items()}
     read = settings_reader(config_file(config or outer("config")), looks=True, **typed)
-    run(load_runtime()(read(), works=not no_worker, read=read, ready=_announcer(as_json_)))
+    runtime = load_runtime()(read(), works=not no_worker, read=read, ready=_announcer(as_json_))
+    run(runtime)
+    if runtime.is_held_up:
+        leave_threads()
 
 
 def load_runtime() -> "type[Runtime]":
@@ -62,6 +68,13 @@ def _announcer(as_json_: bool) -> Callable[[str], None]:
         click.echo(as_json({"address": address}) if as_json_ else f"Digestif is at {address}")
 
     return announce
+
+
+def leave_threads() -> None:
+    """End the process. Its interpreter would wait for threads that wait for the store."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 YOUNG_OBJECTS = 10_000  # Python's own 700 cost a request or a record a tenth of its time

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import math
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ logger = logging.getLogger("digestif.service")
 BACKLOG = 2048  # connections that wait to be accepted
 ACCEPTED_AT_ONCE = 64  # before any of them can be refused; fewer than server.OTHER_FILES
 SAMPLED_EVERY = 10.0  # seconds
+STORE_ENDS = 5.0  # seconds beyond the grace for calls of the store that are under way when the service stops
 REQUESTS_END = 5.0  # seconds after which a reload no longer waits for requests that began before it
 STREAMS = frozenset(("/v1/events", "/live"))  # their requests last, and always use the engine of the moment
 
@@ -57,6 +59,7 @@ class Runtime:
         self._failure: BaseException | None = None
         self._stop: Callable[[], object] | None = None
         self._is_stopping = False
+        self.is_held_up = False  # it has ended, and calls of a store that does not answer have not
 
     def stop(self) -> None:
         """Accept nothing more, finish requests and deliveries, then end. May be called in a signal handler."""
@@ -76,7 +79,8 @@ class Runtime:
             try:
                 await self._serve(listener, open_engine(self._settings, store))
             finally:
-                await asyncio.to_thread(store.close)
+                if not self.is_held_up:
+                    await asyncio.to_thread(store.close)
         finally:
             listener.close()
         if self._failure is not None:
@@ -92,9 +96,13 @@ class Runtime:
         delivery = Delivery(works=self._works, on_failure=self._fail)
         loop = asyncio.get_running_loop()
 
+        ends_at = math.inf
+
         def stop() -> None:
+            nonlocal ends_at
             if not service.stopping.is_set():
                 logger.info("stopping: requests and deliveries have %d s to finish", grace)
+                ends_at = loop.time() + grace + STORE_ENDS
             server.should_exit = True
             service.stopping.set()
             delivery.stop()
@@ -116,9 +124,18 @@ class Runtime:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await delivery.ended()
-            await reload.closed()
-            await service.digests.close()
+            await self._end(delivery, reload, service, until=ends_at)
+
+    async def _end(self, delivery: Delivery, reload: Reload, service: Service, *, until: float) -> None:
+        """Wait for deliveries and calls of the store, but not for a store that does not answer."""
+        try:
+            async with asyncio.timeout_at(until):
+                await delivery.ended()
+                await reload.closed()
+                await service.digests.close()
+        except TimeoutError:
+            self.is_held_up = True
+            logger.warning("the store does not answer: ending without it; digests that are open come again")
 
     async def _tell(self, server: "Server") -> None:
         await server.listening.wait()

@@ -92,6 +92,7 @@ class PostgresServer(ServerProcess):
         super().__init__()
         self.binaries = binaries or find_postgres()
         self.program = self.binaries / "postgres"
+        self._frozen: list[int] = []  # processes
         self.settings: dict[str, Setting] = ORDERLY | {"fsync": fsync, "full_page_writes": fsync} | settings
 
     # What it is
@@ -144,6 +145,19 @@ class PostgresServer(ServerProcess):
             os.killpg(self.pid, signal.SIGKILL)
         self._wait(None)
         self._release_memory()
+
+    def freeze(self) -> None:
+        """Stop all of its processes: connections stay open, new ones are taken, and none gets an answer."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)  # the signal takes effect soon, not at once; then it has no further children
+        self._frozen = [self.pid, *self.children()]
+        for pid in self._frozen:
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for pid in self._frozen:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def restart(self, *, immediate: bool = True) -> Self:
         """Stop and start it, with the same port and files."""

@@ -41,9 +41,9 @@ async def _leave() -> None:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
-    if left:
-        await asyncio.wait(left, timeout=LEAVE_SECONDS)
-    await asyncio.get_running_loop().shutdown_asyncgens()
+    running = (await asyncio.wait(left, timeout=LEAVE_SECONDS))[1] if left else ()
+    if not running:  # otherwise a generator may be running, which can't be closed
+        await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 async def _serve(workers: tuple[Runs, ...]) -> None:

@@ -84,7 +84,7 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
 
 
 class Asked(NamedTuple):
-    """A request with a key: the name of its reservation, a hash of what it asks, and what older versions had as seed."""
+    """A request with a key: the name of its reservation, a hash of what it asks, and the seed of older versions."""
 
     name: str
     request: str
