@@ -345,8 +345,8 @@ class MemoryRows(NeverDamaged):
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
         return [timeline for *_, timeline in self._until(_PAUSED_UNTIL, now, limit=limit)]
 
-    def suspects(self, now: Millis, *, limit: int) -> list[str]:
-        return [timeline for *_, timeline in self._until(_UNTIL, now, limit=limit)]
+    def suspects(self, now: Millis, *, skip: int, limit: int) -> list[str]:
+        return [timeline for *_, timeline in self._until(_UNTIL, now, limit=skip + limit)[skip:]]
 
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
         suspect = next((until for until, *_ in self._until(_UNTIL, now, limit=1)), None)

@@ -21,6 +21,7 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Durability,
+    Group,
     Lease,
     Maintained,
     QuarantinedRecord,
@@ -108,7 +109,7 @@ class OffStore(Store):
         return ClaimPage([], 0)
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         return ClaimPage([], 0)
 
@@ -131,7 +132,6 @@ class OffStore(Store):
         token: str | None = None,
         lease: Millis = 0,
         now: Millis | None,
-        alone: bool = False,
     ) -> Admitted:
         return Admitted([], [])
 

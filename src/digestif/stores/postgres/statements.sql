@@ -93,7 +93,7 @@ SELECT key FROM timeline WHERE namespace = %s AND paused_until <= %s ORDER BY pa
 
 -- Rows have the form of `claimable`.
 -- name: suspects
-SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until >= %s AND until <= %s ORDER BY until, id LIMIT %s
+SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until >= %s AND until <= %s ORDER BY until, id LIMIT %s OFFSET %s
 
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires, id LIMIT %s

@@ -250,8 +250,8 @@ class SqliteSlots:
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
         return self._timelines(SQL.lapsed_while_paused, now, limit)
 
-    def suspects(self, now: Millis, *, limit: int) -> list[str]:
-        return self._timelines(SQL.suspects, now, limit)
+    def suspects(self, now: Millis, *, skip: int, limit: int) -> list[str]:
+        return self._timelines(SQL.suspects, now, limit, skip)
 
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
         return self.due(now, limit=limit), self._value(SQL.first_suspect, self._namespace, now)

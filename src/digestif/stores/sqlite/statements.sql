@@ -103,7 +103,7 @@ SELECT key FROM (
 SELECT key FROM timeline WHERE namespace = ? AND paused_until <= ? ORDER BY paused_until, id LIMIT ?
 
 -- name: suspects
-SELECT key FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until, id LIMIT ?
+SELECT key FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until, id LIMIT ? OFFSET ?
 
 -- name: first_suspect
 SELECT until FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until LIMIT 1
