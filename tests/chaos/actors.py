@@ -195,7 +195,8 @@ class Worker(Process):
         self._suspects.begin_claim()
         self._claims_suspects = True
         try:
-            page = self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=room))
+            size = self._suspects.group_size(self._world.pages.suspects)
+            page = self._take_on(lambda: self._attempts.claim_suspects(size, alone=alone, room=room))
             tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
         finally:
             self._claims_suspects = False
@@ -255,7 +256,8 @@ class Worker(Process):
         attempts = [task.attempt, *(each.attempt for each in self.tasks if each.is_begun)]
         if len(attempts) > 1:
             leases = [attempt.lease for attempt in attempts]
-            require(not any(attempt.is_alone for attempt in attempts), "one of these is not alone: {}", leases)
+            sizes = [self._world.book.group_of(lease) for lease in leases]
+            require(not any(0 < size < len(leases) for size in sizes), "{} run beside each other: {}", sizes, leases)
 
     def finish(self) -> None:
         task = next(filter(self._is_over, self.tasks))

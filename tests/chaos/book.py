@@ -6,6 +6,7 @@ and handed out under which key, how attempts ended, and so which answers a store
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from digestif.attempts import Attempt
@@ -20,6 +21,7 @@ from digestif.stores.base import (
     Burial,
     ClaimPage,
     Completion,
+    Group,
     Lease,
     Maintained,
     QuarantinedRecord,
@@ -68,7 +70,7 @@ class Hold:
     token: str
     digest_id: str
     until: Millis
-    alone: bool  # it is noted that nothing else runs beside it
+    group: int  # the size that is noted of its group of suspects; 0: none
 
 
 @dataclass(slots=True)
@@ -78,6 +80,7 @@ class Life:
     attempt: int = 0
     lapses: int = 0
     lapses_alone: int = 0
+    largest: int = 0  # group in which it may be tried; 0: any
     ended: bool = False
 
 
@@ -197,31 +200,41 @@ class Book:
     def _saw_claim_suspects(
         self,
         partition: int,
+        group: Group,
         *,
         answer: ClaimPage,
         at: Millis,
-        alone: bool,
         token: str,
         lease: Millis,
         now: Millis | None,
         asks: bool,
     ) -> None:
-        leases, suspects = answer.leases, self._suspects(at)
-        lapsed_before = {timeline for timeline in suspects if self._lives[self.holds[timeline].digest_id].lapses}
+        leases, suspects, size = answer.leases, self._suspects(at), answer.size
+        largest = {timeline: self._largest_group(timeline) for timeline in suspects}
         firsts = {timeline for timeline, until in suspects.items() if until == min(suspects.values())}
         noted = [self._leased(each, at, token=token, until=at + lease) for each in leases]
-        require(bool(leases) or answer.retired > 0 or not suspects, "have lapsed: {}, none was claimed", suspects)
-        require(len(leases) + answer.retired <= self._pages.suspects, "too many suspects at once: {}", leases)
+        if group.is_decided or answer.retired:
+            firsts = set()  # they were passed over, or some of them were empty
+        else:
+            require(bool(leases) or not suspects, "have lapsed: {}, none was claimed", suspects)
+        require(len(leases) + answer.retired <= group.limit, "too many suspects at once: {}", leases)
+        require(size == group.size or not group.is_decided, "a group of {}, then of {}", group, size)
         if answer.retired:
             self._forget_retired(at)
-            firsts = set()  # some of them may have been empty
         for each in leases:
             require(each.timeline in suspects, "not a suspect: {}", each)
-            require(len(leases) == 1 or each.timeline not in lapsed_before, "not tried alone: {}", leases)
+            require(largest[each.timeline] >= size, "it may be tried with {}: {}", largest[each.timeline], leases)
         require(not firsts or any(each.timeline in firsts for each in leases), "{} first, not {}", firsts, leases)
-        for each, is_noted in zip(leases, noted, strict=True):
-            is_alone = alone and len(leases) == 1 and each.lapses > 0  # it is another digest if that had no records
-            require(is_noted == is_alone or bool(answer.retired), "noted as alone? {} {}", is_noted, each)
+        sizes = {min(group.size, largest[each]) for each in firsts}
+        require(not firsts or size in sizes, "the first may be tried with {}, not {}", sizes, size)
+        for each, found in zip(leases, noted, strict=True):
+            wanted = size if group.alone and each.lapses else 0  # it is another digest if that had no records
+            require(found == wanted, "noted as a group of {}, not {}: {}", found, wanted, each)
+
+    def _largest_group(self, timeline: str) -> float:
+        """How many suspects may be tried beside each other with this one: half of those that it lapsed with."""
+        hold = self.holds[timeline]
+        return (hold.group and max(1, hold.group // 2)) or self._lives[hold.digest_id].largest or inf
 
     def _suspects(self, at: Millis) -> dict[str, Millis]:
         """Timelines whose lease has lapsed, and when."""
@@ -241,10 +254,10 @@ class Book:
         asks: bool,
     ) -> None:
         noted = self._leased(answer, at, token=token, until=at + lease)
-        require(noted == (alone and answer.lapses > 0), "alone? {}, noted as {}: {}", alone, noted, answer)
+        require(noted == int(alone and answer.lapses > 0), "alone? {}, noted as {}: {}", alone, noted, answer)
 
-    def _leased(self, lease: Lease, at: Millis, *, token: str, until: Millis) -> bool:
-        """A lease was given. True if it is noted that nothing else runs beside it."""
+    def _leased(self, lease: Lease, at: Millis, *, token: str, until: Millis) -> int:
+        """A lease was given. The answer is the size of its group of suspects, as it is noted."""
         timeline = lease.timeline
         require((lease.token, lease.until) == (token, until), "asked with {} until {}: {}", token, until, lease)
         before = self.holds.get(timeline)
@@ -258,20 +271,21 @@ class Book:
         require(not life.ended, "a digest that ended came again: {}", lease)
         counted = lease.attempt, lease.lapses, lease.lapses_alone
         require(counted == (life.attempt, life.lapses, life.lapses_alone), "{}, but it was {}", lease, life)
-        alone = self._store.inspect(timeline).alone
-        self.holds[timeline] = Hold(lease.token, lease.digest_id, lease.until, alone)
-        return alone
+        group = self._store.inspect(timeline).group
+        self.holds[timeline] = Hold(lease.token, lease.digest_id, lease.until, group)
+        return group
 
     def _lapse(self, timeline: str) -> None:
         hold = self.holds.pop(timeline)
         life = self._lives[hold.digest_id]
         life.lapses += 1
-        life.lapses_alone += hold.alone
+        life.lapses_alone += hold.group == 1
+        life.largest = max(1, hold.group // 2) if hold.group else life.largest
 
-    def is_alone(self, lease: Lease) -> bool:
-        """True if it is noted in a live lease that nothing else runs beside it."""
+    def group_of(self, lease: Lease) -> int:
+        """The size of its group of suspects that is noted in a live lease; 0: none."""
         hold = self.holds.get(lease.timeline)
-        return hold is not None and hold.token == lease.token and hold.alone
+        return hold.group if hold is not None and hold.token == lease.token else 0
 
     def _forget_retired(self, at: Millis) -> None:
         """A timeline whose open digest lost all its records to quarantine becomes idle when its lease lapsed."""
@@ -293,9 +307,9 @@ class Book:
         for each, extended in zip(leases, answer, strict=True):
             if extended:
                 hold = self.holds[each.timeline]
-                hold.until, hold.alone = at + lease, hold.alone and alone
-                noted = self._store.inspect(each.timeline).alone
-                require(noted == hold.alone, "alone? {}, noted as {}: {}", hold.alone, noted, each)
+                hold.until, hold.group = at + lease, hold.group if alone else 0
+                noted = self._store.inspect(each.timeline).group
+                require(noted == hold.group, "a group of {}, noted as {}: {}", hold.group, noted, each)
 
     def _saw_maintain(
         self,

@@ -154,10 +154,10 @@ def _late_suspects() -> Any:
     """a lapsed lease is claimable only after a minute"""
     right = leases.claim_suspects
 
-    def wrong(rows: Rows, grant: Any, *, asks: bool) -> Any:
+    def wrong(rows: Rows, group: Any, grant: Any, *, asks: bool) -> Any:
         suspects = rows.suspects
-        with patch.object(rows, "suspects", lambda now, *, limit: suspects(now - 60_000, limit=limit)):
-            return right(rows, grant, asks=asks)
+        with patch.object(rows, "suspects", lambda now, **page: suspects(now - 60_000, **page)):
+            return right(rows, group, grant, asks=asks)
 
     return row_store, "claim_suspects", wrong
 
@@ -172,7 +172,7 @@ def _suspects_among_others() -> Any:
 
         def all_of_them(now: int, *, limit: int) -> tuple[list[str], int | None]:
             found, suspect = claimable(now, limit=limit)
-            return [*rows.suspects(now, limit=limit), *found][:limit], suspect
+            return [*rows.suspects(now, skip=0, limit=limit), *found][:limit], suspect
 
         with patch.object(rows, "claimable", all_of_them):
             return right(rows, limit, grant, asks=asks)
@@ -185,9 +185,10 @@ def _several_alone() -> Any:
     """several suspects that are tried together are noted as alone"""
     right, open_all = leases.claim_suspects, leases._open_all
 
-    def wrong(rows: Rows, grant: Any, *, asks: bool) -> Any:
-        with patch.object(leases, "_open_all", lambda rows, chosen, _, asks: open_all(rows, chosen, grant, asks=asks)):
-            return right(rows, grant, asks=asks)
+    def wrong(rows: Rows, group: Any, grant: Any, *, asks: bool) -> Any:
+        alone = grant._replace(group=1)
+        with patch.object(leases, "_open_all", lambda rows, chosen, _, asks: open_all(rows, chosen, alone, asks=asks)):
+            return right(rows, group, grant, asks=asks)
 
     return row_store, "claim_suspects", wrong
 
@@ -196,7 +197,7 @@ def _several_alone() -> Any:
 def _lapses_alone() -> Any:
     """every lapse counts as one that happened alone"""
     right = machine.after_lapse
-    return machine, "after_lapse", lambda slot: right(replace(slot, alone=True))
+    return machine, "after_lapse", lambda slot: right(replace(slot, group=1))
 
 
 @fault()

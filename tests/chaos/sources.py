@@ -10,7 +10,6 @@ from digestif import clock, ids
 from digestif.attempts import Attempt, attempts
 from digestif.attempts.process import Running
 from digestif.core.times import Millis
-from digestif.stores.rows import leases
 
 
 class Chances(random.Random):
@@ -72,7 +71,7 @@ class Pages(NamedTuple):
     records: int
     timelines: int
     records_in_hand: int
-    suspects: int
+    suspects: int  # that a worker tries together
 
 
 @contextmanager
@@ -83,7 +82,6 @@ def installed(chances: Chances, times: Times, pages: Pages, running: Callable[[]
         (ids, "secrets", chances),
         (clock, "time", times),
         (attempts, "RUNNING", RunningHere(running)),
-        (leases, "SUSPECTS_TOGETHER", pages.suspects),
         *((module, "PAGE_RECORDS", pages.records) for module in _with("PAGE_RECORDS")),
         *((module, "PAGE_TIMELINES", pages.timelines) for module in _with("PAGE_TIMELINES")),
     ]

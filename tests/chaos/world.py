@@ -170,7 +170,7 @@ class World:
         """Ask the store, if everything goes well."""
         if self.actor.process.is_dead:
             raise Crashed  # what is being cleaned up after a crash does not happen
-        if kwargs.get("alone"):
+        if kwargs.get("alone") or (verb == "claim_suspects" and args[1].alone):
             require(self.actor.process.tries_nothing, "{} {}: others are tried in this process", verb, args)
         answer = self._do(verb, args, kwargs) if self.is_calm else self._do_in_weather(verb, args, kwargs)
         self.actor.process.hear(verb, args, answer)

@@ -28,16 +28,17 @@ from digestif.testing.vectors import (
 from tests.vectors import add_facts, completion_facts, placed, plan_facts, refusal_facts, refused, requeue_facts
 
 
-def _digest(*, lapses: int = 0, lapses_alone: int = 0, records: int = 1) -> Unfinished:
-    return Unfinished(id="x", batch=1, records=records, opened=0, lapses=lapses, lapses_alone=lapses_alone)
+def _digest(*, lapses: int = 0, lapses_alone: int = 0, largest: int = 0, records: int = 1) -> Unfinished:
+    digest = Unfinished(id="x", batch=1, records=records, opened=0, lapses=lapses)
+    return replace(digest, lapses_alone=lapses_alone, largest=largest)
 
 
 def _open(
-    *, lapses: int = 0, lapses_alone: int = 0, alone: bool = False, records: int = 1, pending: int = 0, until: int = 100
+    *, lapses: int = 0, lapses_alone: int = 0, group: int = 0, records: int = 1, pending: int = 0, until: int = 100
 ) -> Slot:
     digest = _digest(lapses=lapses, lapses_alone=lapses_alone, records=records)
     batch = 3 if pending else None
-    return Slot(state=State.OPEN, digest=digest, token="t", until=until, alone=alone, pending=pending, batch=batch)
+    return Slot(state=State.OPEN, digest=digest, token="t", until=until, group=group, pending=pending, batch=batch)
 
 
 def test_every_add_places_a_timeline_where_the_vectors_say() -> None:
@@ -64,8 +65,8 @@ def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
     check_openings(_after_open)
 
 
-def test_suspects_are_tried_together_as_the_vectors_say() -> None:
-    check_suspects(_tried_together)
+def test_suspects_join_groups_as_the_vectors_say() -> None:
+    check_suspects(_chosen_suspects)
 
 
 def test_a_due_time_that_an_add_leaves_alone_keeps_its_rule() -> None:
@@ -77,26 +78,35 @@ def test_a_due_time_that_an_add_leaves_alone_keeps_its_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lapses", "lapses_alone", "alone", "counts"),
+    ("lapses", "lapses_alone", "group", "counts"),
     [
-        (0, 0, False, (1, 0)),
-        (0, 0, True, (1, 1)),
-        (1, 0, True, (2, 1)),
-        (2, 1, False, (3, 1)),
-        (2, 1, True, (3, 2)),
+        (0, 0, 0, (1, 0, 0)),
+        (0, 0, 1, (1, 1, 1)),
+        (1, 0, 1, (2, 1, 1)),
+        (2, 1, 0, (3, 1, 0)),
+        (2, 1, 1, (3, 2, 1)),
+        (2, 1, 2, (3, 1, 1)),
+        (1, 0, 9, (2, 0, 4)),
     ],
 )
-def test_a_lapse_counts_as_alone_if_that_was_noted(
-    lapses: int, lapses_alone: int, alone: bool, counts: tuple[int, int]
+def test_a_lapse_counts_as_alone_in_a_group_of_one_and_halves_any_other(
+    lapses: int, lapses_alone: int, group: int, counts: tuple[int, int, int]
 ) -> None:
-    after = machine.after_lapse(_open(lapses=lapses, lapses_alone=lapses_alone, alone=alone))
+    after = machine.after_lapse(_open(lapses=lapses, lapses_alone=lapses_alone, group=group))
 
     assert after.digest is not None
-    assert (after.digest.lapses, after.digest.lapses_alone) == counts
-    assert (after.state, after.alone, after.token, after.until) == (State.WAITING, False, None, None)
+    assert (after.digest.lapses, after.digest.lapses_alone, after.digest.largest) == counts
+    assert (after.state, after.group, after.token, after.until) == (State.WAITING, 0, None, None)
 
 
-@pytest.mark.parametrize("alone", [False, True])
+def test_a_lease_that_an_earlier_release_noted_as_alone_is_a_group_of_one() -> None:
+    after = machine.after_lapse(replace(_open(lapses=1), alone=True))
+
+    assert after.digest is not None
+    assert (after.digest.lapses_alone, after.digest.largest, after.alone) == (1, 1, False)
+
+
+@pytest.mark.parametrize("group", [0, 1, 8])
 @pytest.mark.parametrize(
     ("before", "may_be_noted"),
     [
@@ -105,22 +115,22 @@ def test_a_lapse_counts_as_alone_if_that_was_noted(
         (Slot(state=State.READY, digest=_digest(lapses=1)), True),
         (Slot(state=State.WAITING, digest=_digest(lapses=1)), True),
         (_open(lapses=0), True),
-        (_open(lapses=0, alone=True), True),
+        (_open(lapses=0, group=1), True),
         (_open(lapses=3), True),
         (_open(lapses=0, records=0, pending=1), False),
     ],
     ids=["new", "failed", "lapsed", "lapsed, waiting", "lapses now", "lapses now, noted", "often", "another one"],
 )
-def test_only_what_lapsed_before_is_noted_as_alone(before: Slot, may_be_noted: bool, alone: bool) -> None:
-    after = machine.after_open(before, now=100, token="n", until=200, fresh_id="y", fresh_batch=2, alone=alone)
+def test_the_group_is_noted_only_of_what_lapsed_before(before: Slot, may_be_noted: bool, group: int) -> None:
+    after = machine.after_open(before, now=100, token="n", until=200, fresh_id="y", fresh_batch=2, group=group)
 
-    assert after.alone is (alone and may_be_noted)
+    assert after.group == (group if may_be_noted else 0)
     assert (after.state, after.token, after.until) == (State.OPEN, "n", 200)
 
 
 @pytest.mark.parametrize("records", [0, 1])
 def test_every_ending_ends_the_note(records: int) -> None:
-    held = _open(lapses=1, alone=True, records=records)
+    held = _open(lapses=1, group=1, records=records)
 
     endings = [
         machine.after_completion(held, now=50, plan=Plan(0)),
@@ -130,14 +140,14 @@ def test_every_ending_ends_the_note(records: int) -> None:
         after_begin_export(held, now=150, token="leaving:", fresh_batch=2),
     ]
 
-    assert [after.alone for after in endings] == [False] * 5
+    assert [after.group for after in endings] == [0] * 5
 
 
 def test_a_replayed_digest_has_never_lapsed() -> None:
-    after = machine.after_replay(Slot(), _digest(lapses=4, lapses_alone=2), now=9)
+    after = machine.after_replay(Slot(), _digest(lapses=4, lapses_alone=2, largest=1), now=9)
 
     assert after.digest is not None
-    assert (after.digest.lapses, after.digest.lapses_alone, after.alone) == (0, 0, False)
+    assert (after.digest.lapses, after.digest.lapses_alone, after.digest.largest, after.group) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -154,24 +164,6 @@ def test_a_replayed_digest_has_never_lapsed() -> None:
 )
 def test_a_suspect_is_open_with_a_lease_that_ran_out(slot: Slot, now: int, expected: bool) -> None:
     assert machine.is_suspect(slot, now=now) is expected
-
-
-@pytest.mark.parametrize(
-    ("lapses", "expected"),
-    [
-        ([], []),
-        ([0], [0]),
-        ([1], [0]),
-        ([0, 0, 0], [0, 1, 2]),
-        ([0, 1, 0, 5, 0], [0, 2, 4]),
-        ([0, 1, 1], [0]),
-        ([1, 0, 0], [0]),
-        ([2, 1], [0]),
-    ],
-    ids=str,
-)
-def test_the_first_suspect_decides_who_is_tried_beside_it(lapses: list[int], expected: list[int]) -> None:
-    assert machine.tried_together([_open(lapses=each) for each in lapses]) == expected
 
 
 def _after_add(vector: Add) -> Placed:
@@ -201,17 +193,20 @@ def _after_refusal(vector: Refuse) -> tuple[Placed, int, bool]:
     return refused(after)
 
 
-def _after_open(vector: Opening) -> tuple[int, int, bool]:
+def _after_open(vector: Opening) -> tuple[int, int, int, int]:
     digest = Unfinished(id="x", batch=1, records=vector.records, opened=0)
-    digest = replace(digest, lapses=vector.lapses, lapses_alone=vector.lapses_alone)
+    digest = replace(digest, lapses=vector.lapses, lapses_alone=vector.lapses_alone, largest=vector.largest)
     slot = Slot(state=State(vector.state), pending=1, digest=digest if vector.unfinished else None)
     if slot.state is State.OPEN:
-        slot = replace(slot, token="t", until=4, alone=vector.was_alone)
-    after = machine.after_open(slot, now=5, token="u", until=6, fresh_id="y", fresh_batch=2, alone=vector.alone)
+        slot = replace(slot, token="t", until=4, group=vector.was_in)
+    after = machine.after_open(slot, now=5, token="u", until=6, fresh_id="y", fresh_batch=2, group=vector.group)
     assert after.digest is not None
-    return after.digest.lapses, after.digest.lapses_alone, after.alone
+    return after.digest.lapses, after.digest.lapses_alone, after.digest.largest, after.group
 
 
-def _tried_together(vector: SuspectChoice) -> list[int]:
-    digests = [Unfinished(id="x", batch=1, records=1, opened=0, lapses=lapses) for lapses in vector.lapses]
-    return machine.tried_together([Slot(state=State.OPEN, digest=digest) for digest in digests])
+def _chosen_suspects(vector: SuspectChoice) -> tuple[int, list[int]]:
+    digests = [Unfinished(id="x", batch=1, records=1, opened=0, largest=largest) for largest in vector.largest]
+    groups = vector.was_in or [0] * len(digests)
+    suspects = [Slot(state=State.OPEN, digest=each, group=group) for each, group in zip(digests, groups, strict=True)]
+    size = machine.group_size(suspects[0], size=vector.size) if suspects else vector.size
+    return size, [place for place, suspect in enumerate(suspects) if machine.may_join(suspect, size=size)]

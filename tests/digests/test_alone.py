@@ -29,9 +29,9 @@ def test_a_suspect_is_noted_as_alone_until_something_else_begins(store: MemorySt
     digests.add("other", 1, now=T + LEASE)
 
     with digests.digest("suspect", now=T + LEASE):
-        assert store.inspect("suspect").alone is True
+        assert store.inspect("suspect").group == 1
         with digests.digest("other", now=T + LEASE):
-            assert store.inspect("suspect").alone is False
+            assert store.inspect("suspect").group == 0
 
     assert digests.ledger().delivered == 2
 
@@ -42,7 +42,7 @@ def test_a_suspect_that_begins_beside_others_is_not_noted(store: MemoryStore) ->
     digests.add("other", 1, now=T + LEASE)
 
     with digests.digest("other", now=T + LEASE), digests.digest("suspect", now=T + LEASE):
-        assert store.inspect("suspect").alone is False
+        assert store.inspect("suspect").group == 0
 
 
 def test_poison_that_is_found_when_it_is_opened_leaves_the_cool_down_that_was_asked_for(store: MemoryStore) -> None:

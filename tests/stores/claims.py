@@ -19,8 +19,8 @@ def claim(store: Store, limit: int, *, lease: Millis, now: Now, events: Events) 
     return _claims(store, lease=lease, now=now, events=events).claim(limit)
 
 
-def claim_suspects(store: Store, *, alone: bool, lease: Millis, now: Now, events: Events) -> list[Lease]:
-    return _claims(store, lease=lease, now=now, events=events).claim_suspects(alone=alone)
+def claim_suspects(store: Store, *, size: int = 8, alone: bool, lease: Millis, now: Now, events: Events) -> list[Lease]:
+    return _claims(store, lease=lease, now=now, events=events).claim_suspects(size, alone=alone)
 
 
 def _claims(store: Store, *, lease: Millis, now: Now, events: Events) -> Claims:

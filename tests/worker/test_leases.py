@@ -110,7 +110,7 @@ def test_a_worker_that_takes_its_own_digest_over_goes_on_renewing_it() -> None:
     attempts = digests.attempts()
     [first] = attempts.claim(1, room=Room()).attempts
     clock.advance(30)
-    [second] = attempts.claim_suspects(alone=False, room=Room()).attempts
+    [second] = attempts.claim_suspects(1, alone=False, room=Room()).attempts
     attempts.end([(first, DELIVERED)])
 
     clock.advance(20)

@@ -10,7 +10,7 @@ import pytest
 from digestif import Digest, Digests, Policy
 from digestif.core.times import to_millis
 from digestif.ids import fresh_id
-from digestif.stores.base import ClaimPage
+from digestif.stores.base import ClaimPage, Group
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock
 from digestif.worker.limits import Limits, Tuning
@@ -38,11 +38,11 @@ class Watched(MemoryStore):
         self.claims["ordinary"] += 1
         return super().claim(*arguments, **options)
 
-    def claim_suspects(self, *arguments: Any, alone: bool, **options: Any) -> ClaimPage:
+    def claim_suspects(self, partition: int, group: Group, **options: Any) -> ClaimPage:
         self.claims["suspects"] += 1
-        self.alone.append(alone)
+        self.alone.append(group.alone)
         assert self.may_give.wait(PATIENCE)
-        return super().claim_suspects(*arguments, alone=alone, **options)
+        return super().claim_suspects(partition, group, **options)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_the_others_go_first(digests: Digests, store: Watched, clock: FakeClock)
 
     async def work() -> None:
         loop = Loop(digests.attempts(), LIMITS)
-        for _ in range(3):
+        for _ in range(4):
             await loop.run_once()
             await loop.idle()
             rounds.append([])
@@ -85,8 +85,8 @@ def test_the_others_go_first(digests: Digests, store: Watched, clock: FakeClock)
 
     asyncio.run(work())
 
-    assert [sorted(names) for names in rounds[:2]] == [["healthy 1", "healthy 2"], ["suspect 1", "suspect 2"]]
-    assert store.alone == [True]
+    assert [sorted(names) for names in rounds[:3]] == [["healthy 1", "healthy 2"], ["suspect 1"], ["suspect 2"]]
+    assert store.alone == [True, True]
 
 
 def test_nothing_else_is_claimed_while_suspects_are(digests: Digests, store: Watched, clock: FakeClock) -> None:

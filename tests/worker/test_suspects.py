@@ -98,6 +98,33 @@ def test_a_claim_that_did_not_look_everywhere_does_not_forget_them(clock: Clock)
     assert not turn.exist
 
 
+def test_the_first_group_is_one_and_each_that_ended_lets_the_next_be_twice_as_large(clock: Clock) -> None:
+    turn, sizes = seen(clock), []
+
+    for _ in range(6):
+        sizes.append(turn.group_size(10))
+        turn.begin_claim()
+        turn.end_claim(tried := [attempt() for _ in range(sizes[-1])])
+        for each in tried:
+            each.is_ended = True
+
+    assert sizes == [1, 2, 4, 8, 10, 10]
+
+
+def test_a_group_that_has_not_ended_or_was_empty_lets_the_next_be_no_larger(clock: Clock) -> None:
+    turn = seen(clock)
+
+    turn.begin_claim()
+    turn.end_claim([])
+    assert turn.group_size(10) == 1
+
+    turn.begin_claim()
+    turn.end_claim([attempt(), attempt()])
+    clock.now += 30
+    assert not turn.are_tried
+    assert turn.group_size(10) == 1
+
+
 def test_they_are_forgotten_when_their_claim_finds_none(clock: Clock) -> None:
     turn = seen(clock)
 
@@ -128,7 +155,7 @@ class SlowSuspects:
         self.calls.append("claim")
         return Page([], [], 0, suspect=0)
 
-    def claim_suspects(self, *, alone: bool, room: Room) -> Page:
+    def claim_suspects(self, size: int, *, alone: bool, room: Room) -> Page:
         self.calls.append("claim_suspects")
         self.is_asked.set()
         self.may_answer.wait(10)

@@ -51,14 +51,19 @@ class Admissions:
         return self._policies.asks or self._outages.may_hold
 
     def decide(
-        self, candidates: Sequence[Candidate], *, at: Millis | None = None, limited: bool = True
+        self, candidates: Sequence[Candidate], *, at: Millis | None = None, limited: bool = True, group: int = 0
     ) -> list[Admission]:
         """What `admit` is to do with each candidate: by its window at a time, by default when it was found.
 
-        Without `limited`, candidates may leave while others return to a channel.
+        Without `limited`, candidates may leave while others return to a channel. `group` is the size of the group of
+        suspects that they are opened in. An attempt that probes a closed channel is never evidence against its digest.
         """
+        decided = [self._decide(each, each.now if at is None else at, limited=limited) for each in candidates]
+        if not group:
+            return decided
         return [
-            self._decide(candidate, candidate.now if at is None else at, limited=limited) for candidate in candidates
+            each if self._outages.is_probed_by(each.timeline, now=candidate.now) else each._replace(group=group)
+            for candidate, each in zip(candidates, decided, strict=True)
         ]
 
     def _decide(self, candidate: Candidate, at: Millis, *, limited: bool) -> Admission:

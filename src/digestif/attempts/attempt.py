@@ -18,6 +18,7 @@ from digestif.stores.off import OffStore
 
 if TYPE_CHECKING:
     from digestif.attempts.handlers import Handler
+    from digestif.attempts.process import Group
 
 Now = Callable[[], Millis | None]  # None leaves it to the store's clock
 
@@ -46,8 +47,8 @@ class Attempt:
         "counted",
         "digest",
         "duration",
+        "group",
         "handler",
-        "is_alone",
         "is_completed",
         "is_dead",
         "is_ended",
@@ -83,7 +84,7 @@ class Attempt:
         self.duration: Millis = 0  # of its lease
         self.late = 0.0  # seconds from due to claimed
         self.is_completed = False  # the store does not hear how it ends: delivered at most once, or never stored
-        self.is_alone = False  # its lease says that nothing runs beside it
+        self.group: Group | None = None  # of suspects, if nothing runs beside that
         self.is_lost = False  # the lease lapsed or was lost
         self.is_dead = False  # it was to be discarded, and is still a dead letter
         self.is_ended = False  # and its event was emitted

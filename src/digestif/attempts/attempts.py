@@ -17,7 +17,7 @@ from digestif.attempts.handlers import Handler, Handlers
 from digestif.attempts.heartbeat import Heartbeat
 from digestif.attempts.lease_watch import LeaseWatch
 from digestif.attempts.outages import Outages
-from digestif.attempts.process import RUNNING
+from digestif.attempts.process import RUNNING, Group
 from digestif.attempts.room import Room
 from digestif.attempts.submission import Answer, Judged, Unanswerable, submit
 from digestif.attempts.unhandled import UnhandledTimelines
@@ -50,7 +50,7 @@ T = TypeVar("T")
 logger = logging.getLogger("digestif")
 
 UNREAD = "the store did not answer when it was read"
-ENOUGH = "the worker holds enough records"
+NO_MEMORY = put_off("the worker holds enough records")
 OPENINGS_LEFT = 4  # of an override; then more are stored
 SWITCHED_OFF = "its timeline is switched off"
 CLOSED = "its channel is unavailable"
@@ -124,7 +124,7 @@ class Attempts:
         self._lease_watch.note_lease()
         alone = self.is_process_idle
         lease = self._claims.open(timeline, alone=alone)
-        attempt = self._begin(lease, alone=alone)
+        attempt = self._begin(lease, Group() if alone and lease.lapses else None)
         verdict = self._verdict_at_once(attempt, minimum_delay)
         if verdict is not None:
             self.finish(attempt, verdict)
@@ -159,29 +159,41 @@ class Attempts:
         page = self._prepared(claimed.leases, room, pages=claimed.pages if is_young else NO_PAGES)
         return page._replace(suspect=claimed.suspect, kept=claimed.kept)
 
-    def claim_suspects(self, *, alone: bool, room: Room) -> Page:
-        """Take digests whose lease lapsed, from the first partition that has some, to be tried beside nothing else.
+    def claim_suspects(self, size: int, *, alone: bool, room: Room) -> Page:
+        """Take a group of at most `size` digests whose lease lapsed, to be tried beside nothing else.
 
         `alone` says that nothing else runs in this process.
         """
         alone = alone and self.is_process_idle
-        leases = self._claims.claim_suspects(alone=alone)
-        return self._prepared(leases, room, alone=alone and len(leases) == 1)
+        leases = self._claims.claim_suspects(size, alone=alone)
+        return self._without_unread(self._prepared(leases, room, group=Group() if alone else None))
+
+    def _without_unread(self, page: Page) -> Page:
+        """Let the leases of suspects lapse for which the worker has no memory: they are suspects as before."""
+        unread = [judged for judged in page.judged if judged[1] is NO_MEMORY]
+        for some in _pages(unread):
+            try:
+                self.store.extend([attempt.lease for attempt, _ in some], lease=0, now=self._now(), alone=False)
+            except StoreError:
+                return page
+            for attempt, verdict in some:
+                self._report(attempt, reports.ended(attempt, verdict))
+        return page._replace(judged=[judged for judged in page.judged if not judged[0].is_ended])
 
     @property
     def is_process_idle(self) -> bool:
         """True if no attempt runs in this process, of this engine or another."""
         return RUNNING.is_idle
 
-    def _begin(self, lease: Lease, *, alone: bool) -> Attempt:
+    def _begin(self, lease: Lease, group: Group | None) -> Attempt:
         policy = self._policies.in_force(lease.timeline, lease.override).policy
         attempt = Attempt(lease, policy, store=self.store, now=self._now)
         self._refresh_openings(attempt)
         attempt.late = to_seconds(max(0, lease.until - self.lease - lease.at))
         attempt.duration = self.lease
         self._held[id(attempt)] = attempt
-        attempt.is_alone = alone and lease.lapses > 0
-        self._clear_alone(RUNNING.add(attempt))
+        attempt.group = group
+        self._clear_groups(RUNNING.add(attempt))
         if lease.lapsed:
             self.events.emit(Lapsed(timeline=lease.timeline))
         if self.events.wanted(Claimed):
@@ -211,20 +223,22 @@ class Attempts:
         near = attempt.policy.openings(attempt.timeline, until - self.lease)
         return near is not None and agree(stored, near, after=until)
 
-    def _clear_alone(self, attempts: Sequence[Attempt]) -> None:
-        """Another attempt is about to begin beside some that were alone: if they lapse now, that proves nothing."""
-        for attempt in attempts:
-            attempt.is_alone = False
-            with suppress(StoreError):
-                attempt.store.extend([attempt.lease], lease=attempt.duration, now=attempt.now(), alone=False)
+    def _clear_groups(self, attempts: Sequence[Attempt]) -> None:
+        """Another attempt is about to begin beside suspects: if they lapse now, that proves nothing."""
+        for store in {attempt.store for attempt in attempts}:
+            disturbed = [attempt for attempt in attempts if attempt.store is store]
+            for page in _pages(disturbed):
+                first, leases = page[0], [attempt.lease for attempt in page]
+                with suppress(StoreError):
+                    store.extend(leases, lease=first.duration, now=first.now(), alone=False)
 
     def _prepared(
-        self, leases: Sequence[Lease], room: Room, *, alone: bool = False, pages: Mapping[str, Taken] = NO_PAGES
+        self, leases: Sequence[Lease], room: Room, *, group: Group | None = None, pages: Mapping[str, Taken] = NO_PAGES
     ) -> Page:
         """Attempts that a handler can be called with; the others with their verdicts."""
         judged: list[Judged] = []
         chosen: list[Attempt] = []
-        for attempt in [self._begin(lease, alone=alone) for lease in leases]:
+        for attempt in [self._begin(lease, group) for lease in leases]:
             verdict = self._verdict_unread(attempt, room)
             if verdict is None:
                 chosen.append(attempt)
@@ -285,7 +299,7 @@ class Attempts:
             if attempt.is_lost:
                 self._report(attempt, reports.lost(attempt))
         unread = [attempt for attempt in attempts if not attempt.is_read and not attempt.is_lost]
-        return [(attempt, put_off(ENOUGH)) for attempt in unread]
+        return [(attempt, NO_MEMORY) for attempt in unread]
 
     def _read_one_by_one(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
         judged: list[Judged] = []
@@ -294,7 +308,7 @@ class Attempts:
         for attempt in attempts:
             records = sum(len(each.stored) for each in attempts)
             if room.is_full(records=records, weight=sum(each.weight for each in attempts)):
-                judged.append((attempt, put_off(ENOUGH)))
+                judged.append((attempt, NO_MEMORY))
                 continue
             try:
                 judged += self._read_together([attempt], room)
@@ -410,7 +424,7 @@ class Attempts:
         policy = self._policies.in_force(timeline, override).policy
         attempt = Unstored(timeline, record, policy, override=override, now=self._now)
         attempt.handler = handler
-        self._clear_alone(RUNNING.add(attempt))
+        self._clear_groups(RUNNING.add(attempt))
         return attempt
 
     # Ending

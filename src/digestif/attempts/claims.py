@@ -11,9 +11,10 @@ from digestif.core.times import Millis, instant_text, to_seconds
 from digestif.errors import Busy, InvalidState, StoreError
 from digestif.events.base import Events
 from digestif.ids import fresh_id, shuffled
-from digestif.stores.base import PAGE_TIMELINES, Admitted, Candidate, ClaimPage, Lease, Store, Taken, Unadmitted
+from digestif.stores.base import PAGE_TIMELINES, Admitted, Candidate, ClaimPage, Group, Lease, Store, Taken, Unadmitted
 from digestif.stores.partitions import visit
 
+LOST_PAGES = 8  # of suspects in a row that other workers opened first; then a group begins without more of them
 KEPT_PAGES = 10  # of timelines that may not be delivered yet; then a claim ends, so that what it has is delivered
 
 
@@ -52,6 +53,7 @@ class Claims:
         self._now = now
         self._events = events
         self._is_plenty = False  # the last claim got as much as it wanted
+        self._lapses: dict[int, Millis] = {}  # by partition: when its first suspect lapsed, as claims saw it last
 
     @property
     def _asks(self) -> bool:
@@ -92,14 +94,14 @@ class Claims:
             rest, claim.left, token=fresh_id(), lease=self._lease, now=self._now(), asks=claim.asks
         )
         answers = sorted(zip(rest, pages, strict=True), key=lambda answer: _earliest(answer[1]))
-        yield from [each for each, page in answers if self._is_left(page, claim)]
+        yield from [each for each, page in answers if self._is_left(each, page, claim)]
 
-    def _is_left(self, page: ClaimPage | StoreError, claim: "_Claim") -> bool:
+    def _is_left(self, partition: int, page: ClaimPage | StoreError, claim: "_Claim") -> bool:
         """Keep what a page gave. True if its partition has more, or failed."""
         try:
             if isinstance(page, StoreError):
                 return True
-            self._note(page, claim)
+            self._note(partition, page, claim)
         except StoreError:  # as it has candidates: the visit finds them again, and reports the error
             return True
         return page.more
@@ -111,38 +113,50 @@ class Claims:
             page = self._store.claim(
                 partition, wanted, token=fresh_id(), lease=self._lease, now=self._now(), asks=claim.asks
             )
-            asked += self._note(page, claim) < len(page.candidates)
+            asked += self._note(partition, page, claim) < len(page.candidates)
             yield
             if len(page.leases) + page.retired + len(page.candidates) < wanted:
                 return
 
-    def _note(self, page: ClaimPage, claim: "_Claim") -> int:
+    def _note(self, partition: int, page: ClaimPage, claim: "_Claim") -> int:
         """Keep what a page gave, and admit its candidates: how many of them were opened."""
         claim.leases += page.leases
         claim.pages.update(page.pages)
         if page.suspect is not None:
             claim.suspects.append(page.suspect)
+            self._lapses[partition] = page.suspect
+        elif self._lapses:
+            self._lapses.pop(partition, None)
         admitted = self._admit(page.candidates)
         claim.leases += admitted.leases
         claim.kept += admitted.kept
         return len(admitted.leases)
 
-    def claim_suspects(self, *, alone: bool) -> list[Lease]:
-        """Leases for digests that lapsed, of the first partition that has some."""
+    def claim_suspects(self, size: int, *, alone: bool) -> list[Lease]:
+        """Leases for a group of at most `size` digests that lapsed.
+
+        The partition whose suspects lapsed first, as claims have seen it, comes first.
+        """
         asks = self._asks
-        leases: list[Lease] = []
+        group, leases = Group(size, size, alone), list[Lease]()
 
         def pages(partition: int) -> Iterator[None]:
-            if not leases:
+            nonlocal group
+            group, more, lost = group._replace(skip=0), True, 0
+            while more and group.limit > 0 and lost < LOST_PAGES:
                 page = self._store.claim_suspects(
-                    partition, alone=alone, token=fresh_id(), lease=self._lease, now=self._now(), asks=asks
+                    partition, group, token=fresh_id(), lease=self._lease, now=self._now(), asks=asks
                 )
-                chosen = len(page.leases) + len(page.candidates)
-                leases.extend(page.leases)
-                leases.extend(self._admit(page.candidates, alone=alone and chosen == 1).leases)
+                admitted = self._admit(page.candidates, group=page.size if alone else 0)
+                opened = page.leases + admitted.leases
+                leases.extend(opened)
+                group = _joined(group, page, opened=len(opened), kept=admitted.kept)
+                more = page.more
+                lost = 0 if opened else lost + 1
                 yield
 
-        for _ in visit(self._store, "claim", pages, self._events):
+        partitions = sorted(shuffled(self._store.partitions), key=lambda each: self._lapses.get(each, inf))
+        for _ in visit(self._store, "claim", pages, self._events, partitions=partitions):
             pass
         return leases
 
@@ -153,8 +167,8 @@ class Claims:
             return self._store.open(timeline, token=fresh_id(), lease=self._lease, now=now, alone=alone, asks=asks)
         except Unadmitted as error:
             candidate = error.candidate
-        [decided] = self._admissions.decide([candidate], limited=False)
-        admitted = self._store.admit([decided], token=fresh_id(), lease=self._lease, now=now, alone=alone)
+        [decided] = self._admissions.decide([candidate], limited=False, group=int(alone))
+        admitted = self._store.admit([decided], token=fresh_id(), lease=self._lease, now=now)
         if decided.until is not None:
             when = instant_text(to_seconds(decided.until))
             why = self._admissions.reason(candidate)
@@ -164,16 +178,25 @@ class Claims:
             raise Busy(f"{timeline!r} was changed by another process in this moment")
         return admitted.leases[0]
 
-    def _admit(self, candidates: Sequence[Candidate], *, alone: bool = False) -> Admitted:
+    def _admit(self, candidates: Sequence[Candidate], *, group: int = 0) -> Admitted:
         if not candidates:
             return Admitted([], [])
-        decided = self._admissions.decide(candidates)
-        admitted = self._store.admit(decided, token=fresh_id(), lease=self._lease, now=self._now(), alone=alone)
+        decided = self._admissions.decide(candidates, group=group)
+        admitted = self._store.admit(decided, token=fresh_id(), lease=self._lease, now=self._now())
         opened = {lease.timeline for lease in admitted.leases}
-        for candidate, (timeline, _, until) in zip(candidates, decided, strict=True):
+        for candidate, (timeline, _, until, _) in zip(candidates, decided, strict=True):
             if until is None and timeline not in opened:
                 self._admissions.not_opened(timeline, now=candidate.now)
         return admitted
+
+
+def _joined(group: Group, page: ClaimPage, *, opened: int, kept: int) -> Group:
+    """The group after a page of suspects. Those that could not be admitted are passed over, too."""
+    if not (page.leases or page.candidates or page.passed_over):
+        return group
+    skipped = page.passed_over + len(page.leases) + len(page.candidates) - opened - kept
+    limit = (group.limit if group.is_decided else page.size) - opened
+    return group._replace(size=page.size, limit=limit, is_decided=True, skip=group.skip + skipped)
 
 
 def _earliest(page: ClaimPage | StoreError) -> float:

@@ -144,6 +144,10 @@ class Outages:
         closed = self._closed_for(timeline, now=now)
         return closed is not None and closed[1].is_closed and not closed[1].is_probed_by(timeline, now)
 
+    def is_probed_by(self, timeline: str, *, now: Millis) -> bool:
+        """True if the digest of the timeline probes a channel."""
+        return any(outage.is_probed_by(timeline, now) for outage in list(self._notes.found.values()))
+
     def cancel_probe(self, timeline: str, *, now: Millis) -> None:
         """The timeline was to probe its channel, and could not be opened. Another process may have been quicker."""
 

@@ -1,4 +1,4 @@
-"""The attempts that run in this process: a lapse speaks against a digest only if it was the only one."""
+"""The attempts that run in this process: a lapse speaks against a group of suspects only if nothing ran beside it."""
 
 import os
 import threading
@@ -7,6 +7,10 @@ from weakref import WeakSet
 
 if TYPE_CHECKING:
     from digestif.attempts.attempt import Attempt
+
+
+class Group:
+    """A group of suspects that are tried beside each other. The leases of its attempts have its size."""
 
 
 class Running:
@@ -18,7 +22,7 @@ class Running:
     def clear(self) -> None:
         self._lock = threading.Lock()
         self._attempts: WeakSet[Attempt] = WeakSet()
-        self._alone: WeakSet[Attempt] = WeakSet()  # those whose leases say so
+        self._group: Group | None = None  # to which all attempts belong
 
     @property
     def is_idle(self) -> bool:
@@ -26,19 +30,25 @@ class Running:
             return not len(self._attempts)
 
     def add(self, attempt: "Attempt") -> list["Attempt"]:
-        """Note that an attempt begins. If there are several now, the answer is those whose leases say "alone"."""
+        """Note that an attempt begins. Return attempts that are in a group, and now run beside something else.
+
+        Their group is gone: the size in their leases has to be cleared.
+        """
         with self._lock:
             self._attempts.add(attempt)
-            if attempt.is_alone:
-                self._alone.add(attempt)
-            if not self._alone or len(self._attempts) == 1:
+            if attempt.group is not None and len(self._attempts) == 1:
+                self._group = attempt.group
+            if attempt.group is self._group:
                 return []
-            return [each for each in self._alone if each.is_alone]
+            self._group = None
+            disturbed = [each for each in self._attempts if each.group is not None]
+            for each in disturbed:
+                each.group = None
+            return disturbed
 
     def remove(self, attempt: "Attempt") -> None:
         with self._lock:
             self._attempts.discard(attempt)
-            self._alone.discard(attempt)
 
 
 RUNNING = Running()

@@ -5,7 +5,6 @@ facts of the event and gives the slot that follows; stores move the records and 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -50,7 +49,8 @@ class Unfinished(Struct, frozen=True, omit_defaults=True):
     revision: Count = 1
     attempt: Count = 1
     lapses: Count = 0  # leases that ran out
-    lapses_alone: Count = 0  # of these, while nothing else ran beside it: only these count against the digest
+    lapses_alone: Count = 0  # of these, in a group of one: only these count against the digest
+    largest: Count = 0  # group of suspects in which it may be tried next; 0: any
     fresh: bool = False  # no attempt that has ended read it as it is: it may change under its revision
     frozen: bool = False  # every further attempt carries exactly the same records
     unknown: bool = False  # an attempt that was reported as failed may have gone out
@@ -93,7 +93,8 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     placed: Count = 0  # when it began to wait, in the order of the store's sequence
     token: str | None = None  # of the lease
     until: Time | None = None  # its expiry
-    alone: bool = False  # the holder of the lease runs nothing else beside it
+    group: Count = 0  # size of the group of suspects that it is tried in, beside nothing else; 0: no evidence
+    alone: bool = False  # how earlier releases stored a group of one
     digest: Unfinished | None = None
     parked: State | None = None  # exported or imported just now: the state that it returns to
     by_delays: Time | None = None  # the due time by the delays, where a window made `at` of it
@@ -312,11 +313,12 @@ def after_maintenance(slot: Slot) -> Slot:
 
 
 def after_lapse(slot: Slot) -> Slot:
-    """The lease ran out. The digest may have gone out, so it is frozen."""
+    """The lease ran out. The digest may have gone out, so it is frozen. A lapse in a group of one counts against it."""
     digest = _kept(slot.digest, freeze=True)
     if digest is not None:
-        digest = replace(digest, lapses=digest.lapses + 1, lapses_alone=digest.lapses_alone + slot.alone)
-    return replace(slot, state=State.WAITING, digest=digest, token=None, until=None, alone=False)
+        alone = digest.lapses_alone + (_tried_in(slot) == 1)
+        digest = replace(digest, lapses=digest.lapses + 1, lapses_alone=alone, largest=_largest_group(slot))
+    return replace(slot, state=State.WAITING, digest=digest, token=None, until=None, group=0, alone=False)
 
 
 def must_be_admitted(slot: Slot, *, asks: bool) -> bool:
@@ -419,24 +421,42 @@ def is_suspect(slot: Slot, *, now: Millis) -> bool:
     return slot.state is State.OPEN and slot.digest is not None and not is_live(slot, now=now)
 
 
-def tried_together(suspects: Sequence[Slot]) -> list[int]:
-    """Choose which suspects are tried beside each other. They are in the order of their lapses; the first one decides.
+def group_size(first: Slot, *, size: int) -> int:
+    """Return the size of a group of suspects, at most what the worker tries together: the first to lapse decides.
 
-    A worker that dies leaves many suspects. Those that lapsed for the first time are tried together, so that the
-    healthy ones are soon delivered. One that lapsed before is tried alone, which shows whether it was the cause.
+    A worker that dies leaves many suspects. Trying them in groups delivers the healthy ones soon; groups that shrink
+    with each lapse find the one that ends its workers.
     """
-    lapsed_before = [slot.digest is not None and slot.digest.lapses > 0 for slot in suspects]
-    if lapsed_before[:1] == [True]:
-        return [0]
-    return [number for number, before in enumerate(lapsed_before) if not before]
+    return min(size, _largest_group(first) or size)
+
+
+def may_join(suspect: Slot, *, size: int) -> bool:
+    """True if the suspect may be tried in a group of this size."""
+    return group_size(suspect, size=size) == size
+
+
+def _largest_group(lapsed: Slot) -> int:
+    """Return the largest group in which a digest whose lease ran out may be tried next; 0: any.
+
+    One of the group that it was tried in may have ended the worker: that is half the group now, or the digest itself.
+    """
+    group = _tried_in(lapsed)
+    if group:
+        return max(1, group // 2)
+    return 0 if lapsed.digest is None else lapsed.digest.largest
+
+
+def _tried_in(slot: Slot) -> int:
+    """Return the size of the group that an open digest is tried in; 0: other attempts may run beside it."""
+    return slot.group or int(slot.alone)
 
 
 def after_open(
-    slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: str, fresh_batch: int, alone: bool = False
+    slot: Slot, *, now: Millis, token: str, until: Millis, fresh_id: str, fresh_batch: int, group: int = 0
 ) -> Slot:
     """Give a lease on the unfinished digest; if there is none, on a new one that takes all pending records.
 
-    `alone` is noted only for a digest that has lapsed before: should it lapse again, that counts in `lapses_alone`.
+    `group` is noted only for a digest that has lapsed before: the first lapse of a digest proves nothing.
     """
     since = now if slot.state is State.WAITING else slot.since
     if slot.state is State.OPEN:
@@ -447,8 +467,8 @@ def after_open(
         again = replace(slot.digest, attempt=slot.digest.attempt + 1, deciding=not slot.digest.frozen)
         slot = replace(slot, digest=again)
     assert slot.digest is not None  # one or the other
-    alone = alone and slot.digest.lapses > 0
-    return replace(slot, state=State.OPEN, since=since, token=token, until=until, alone=alone)
+    group = group if slot.digest.lapses else 0
+    return replace(slot, state=State.OPEN, since=since, token=token, until=until, group=group, alone=False)
 
 
 def cut(slot: Slot, *, now: Millis, fresh_id: str, fresh_batch: int) -> Slot:
@@ -528,7 +548,7 @@ def after_completion(slot: Slot, *, now: Millis, plan: Plan) -> Slot:
     """The digest ended: the timeline cools down, or is idle after an empty one with nothing pending."""
     assert slot.digest is not None
     delivered = slot.digest.records > 0
-    slot = replace(slot, digest=None, token=None, until=None, alone=False, passes=False)
+    slot = replace(slot, digest=None, token=None, until=None, group=0, passes=False)
     if not delivered and slot.pending == 0:
         return after_retirement(slot)
     slot = replace(
@@ -577,7 +597,7 @@ def after_failure(
     if digest is not None:
         fresh = digest.fresh and not read
         digest = replace(digest, unknown=digest.unknown or unknown, tried=tried, fresh=fresh)
-    return replace(slot, state=State.READY, token=None, until=None, alone=False, digest=digest)
+    return replace(slot, state=State.READY, token=None, until=None, group=0, digest=digest)
 
 
 def after_release(
@@ -624,7 +644,8 @@ def after_flush(slot: Slot, *, now: Millis) -> Slot:
 
 def after_replay(slot: Slot, digest: Unfinished, *, now: Millis) -> Slot:
     """A dead letter becomes the unfinished digest: the same records, attempts counted from 1."""
-    revived = replace(digest, attempt=0, lapses=0, lapses_alone=0, frozen=True, weighed=True, replayed=True, tried=None)
+    counts = {"attempt": 0, "lapses": 0, "lapses_alone": 0, "largest": 0}
+    revived = replace(digest, **counts, frozen=True, weighed=True, replayed=True, tried=None)
     was = slot.at if slot.state is not State.IDLE else None
     slot = replace(slot, by_delays=None, passes=True)
     return replace(slot, state=State.READY, at=now, since=now, was=was, rule=Rule.REPLAYED, digest=revived)

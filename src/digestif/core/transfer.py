@@ -50,7 +50,7 @@ def after_begin_export(slot: Slot, *, now: Millis, token: str, fresh_batch: int)
     if slot.digest is None:
         opened = now if slot.first is None else slot.first
         slot = machine.cut(slot, now=opened, fresh_id=token, fresh_batch=fresh_batch)
-    return replace(slot, state=State.OPEN, token=token, until=FOREVER, alone=False, parked=parked, push=push)
+    return replace(slot, state=State.OPEN, token=token, until=FOREVER, group=0, alone=False, parked=parked, push=push)
 
 
 def after_commit_export(slot: Slot, exported: Slot, *, now: Millis) -> Slot:
@@ -158,7 +158,7 @@ def after_import_completed(slot: Slot) -> Slot:
 
 def _unparked(slot: Slot) -> Slot:
     state = slot.parked or State.WAITING
-    return replace(slot, state=state, parked=None, token=None, until=None, alone=False, push=None)
+    return replace(slot, state=state, parked=None, token=None, until=None, group=0, alone=False, push=None)
 
 
 def _due_if_idle(slot: Slot, *, now: Millis) -> Slot:

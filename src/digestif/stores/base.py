@@ -35,7 +35,6 @@ PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
 PAGE_BYTES = 8 << 20  # of payloads in a page of records; a single record may be larger
 VALUE_BYTES_NOTE = "value_bytes"  # how many bytes an encoded value may have, if that was raised
-SUSPECTS_TOGETHER = 8  # suspects that lapsed once and are tried beside each other
 HISTORY_KEYS = 100  # record keys in an entry of the history
 HISTORY_LIMIT = 1000  # entries of a namespace, and timelines whose removals are remembered
 
@@ -112,7 +111,7 @@ class Lease(NamedTuple):
     iteration: int  # of the timeline, before this digest
     at: Millis  # when the timeline was due
     lapsed: bool = False  # taken over after another lease ran out
-    lapses_alone: int = 0  # of `lapses`, those while nothing else ran beside the digest
+    lapses_alone: int = 0  # of `lapses`, those in a group of one: nothing else ran beside the digest
     override: Override | None = None  # the timeline's own policy
     passes: bool = False  # no window holds back its attempts
     tried: Millis | None = None  # since when attempts of the digest fail for its own sake
@@ -151,6 +150,7 @@ class Admission(NamedTuple):
     timeline: str
     seen: Seen
     until: Millis | None = None  # when it may be delivered; None: now
+    group: int = 0  # size of its group of suspects, to be noted with the lease; 0: its lapse would prove nothing
 
 
 class ClaimPage(NamedTuple):
@@ -161,7 +161,19 @@ class ClaimPage(NamedTuple):
     suspect: Millis | None = None  # when the first suspect lapsed; None: there is no suspect
     candidates: tuple[Candidate, ...] = ()  # to be admitted
     pages: Mapping[str, "Taken"] = MappingProxyType({})  # by digest id: new digests that were read along, whole
-    more: bool = False  # of `claim_each`: timelines may be due that were left
+    more: bool = False  # of `claim_each` and `claim_suspects`: there may be more
+    size: int = 0  # of `claim_suspects`: the size of the group
+    passed_over: int = 0  # of `claim_suspects`: suspects that may not join a group of this size
+
+
+class Group(NamedTuple):
+    """A group of suspects that a worker is about to try beside each other."""
+
+    size: int  # once decided; before that the largest that the worker tries
+    limit: int  # suspects that may still join
+    alone: bool = True  # nothing else runs beside the group
+    is_decided: bool = False  # by the first suspect
+    skip: int = 0  # suspects that were passed over, as they may not join
 
 
 class Admitted(NamedTuple):
@@ -477,14 +489,14 @@ class Store(StoreReader, Notes, Documents):
 
     @abstractmethod
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
-        """Open suspects (timelines whose lease lapsed) that are not paused, for a worker that tries nothing else.
+        """Open suspects (timelines whose lease lapsed) that are not paused and may join a group.
 
-        The one that lapsed first decides. If its digest lapsed once, it is opened with others that lapsed once, at most
-        SUSPECTS_TOGETHER; if more often, it is opened alone. `alone` says that the worker runs nothing else. For a
-        single digest that is noted with the lease: if it lapses too, that counts in `lapses_alone`. Candidates as in
-        `claim`.
+        The first to lapse comes first. Unless the size of the group is decided, the first suspect decides it
+        (`machine.group_size`); only those join that `machine.may_join` lets. If the group runs alone, its size is noted
+        with the leases, and `machine.after_lapse` learns from it. At most PAGE_TIMELINES are looked at; the answer says
+        the size, how many were passed over, and whether there may be more. Candidates as in `claim`.
         """
 
     @abstractmethod
@@ -495,12 +507,10 @@ class Store(StoreReader, Notes, Documents):
         token: str | None = None,
         lease: Millis = 0,
         now: Millis | None,
-        alone: bool = False,
     ) -> Admitted:
         """Open candidates under a lease, or without a token make them ready; let those wait that have an `until`.
 
-        At most PAGE_TIMELINES, all of one partition. What has changed since it was seen is left alone. `alone` is noted
-        as in `claim_suspects`.
+        At most PAGE_TIMELINES, all of one partition. What has changed since it was seen is left alone.
         """
 
     @abstractmethod
@@ -519,7 +529,7 @@ class Store(StoreReader, Notes, Documents):
         Raises InvalidState unless it is ready (or open with a lapsed lease), Busy while another lease lives, or while
         the store is being moved (see `transfer.ExportSource.begin_move`; `claim` and others give nothing then). Records
         that arrive meanwhile belong to the next digest. After a reported failure the same records come again, with the
-        new ones; after a lapse, exactly the same. `alone` is noted as in `claim_suspects`.
+        new ones; after a lapse, exactly the same. `alone` says that the caller runs nothing beside it: a group of one.
         """
 
     @abstractmethod
@@ -553,7 +563,10 @@ class Store(StoreReader, Notes, Documents):
 
     @abstractmethod
     def extend(self, leases: Sequence[Lease], *, lease: Millis, now: Millis | None, alone: bool = True) -> list[bool]:
-        """Let leases end `lease` milliseconds from now. Without `alone`, clear the note that they run alone."""
+        """Let leases end `lease` milliseconds from now.
+
+        Without `alone`, clear the size of the group that is noted with them: something else runs beside it.
+        """
 
     @abstractmethod
     def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:

@@ -349,8 +349,8 @@ class MemoryRows(NeverDamaged):
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
         return [timeline for *_, timeline in self._until(_PAUSED_UNTIL, now, limit=limit)]
 
-    def suspects(self, now: Millis, *, limit: int) -> list[str]:
-        return [timeline for *_, timeline in self._until(_UNTIL, now, limit=limit)]
+    def suspects(self, now: Millis, *, skip: int, limit: int) -> list[str]:
+        return [timeline for *_, timeline in self._until(_UNTIL, now, limit=skip + limit)[skip:]]
 
     def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
         later = takewhile(lambda item: item[0] < FOREVER, self._orders[_UNTIL].after((time + 1, 0, "")))

@@ -21,6 +21,7 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Durability,
+    Group,
     Lease,
     LeaseEnd,
     Maintained,
@@ -109,7 +110,7 @@ class OffStore(Store):
         return ClaimPage([], 0)
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         return ClaimPage([], 0)
 
@@ -132,7 +133,6 @@ class OffStore(Store):
         token: str | None = None,
         lease: Millis = 0,
         now: Millis | None,
-        alone: bool = False,
     ) -> Admitted:
         return Admitted([], [])
 

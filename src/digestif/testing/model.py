@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise, takewhile
+from math import inf
 from typing import Any, NamedTuple
 
 from digestif import Busy, ConfigError, InvalidState, Policy, Record, StaleLease
@@ -218,7 +219,8 @@ class ModelDigest:
     attempt: int = 0
     again: bool = False  # it was given back before
     lapses: int = 0
-    lapses_alone: int = 0  # while nothing else ran beside it, and that was known before
+    lapses_alone: int = 0  # in a group of one
+    largest: int | None = None  # group in which it may be tried; None: any
     complete: bool = False  # looked at under the present lease
     frozen: bool = False  # stays as it is
     read: bool = False  # an attempt that was given back had looked at all of it, as it is now
@@ -245,7 +247,7 @@ class Line:
     digest: ModelDigest | None = None
     token: int | None = None
     expiry: int = 0
-    alone: bool = False  # its deliverer said so
+    group: int = 0  # of suspects that are tried with it, and nothing else; 0: that is not known
     wanted: int = 0  # the time by the delays
     aligned: bool = False  # `at` is what a window made of it
     passes: bool = False  # no window holds it back until its next digest has ended
@@ -531,9 +533,9 @@ class Model:
         if until is not None:
             self.keep(key, until)
             raise InvalidState(key)
-        leased = self._grant(key, line, now, lease, alone)
+        leased = self._grant(key, line, now, lease, 1 if alone else 0)
         for other, token, at in beside:
-            self._clear_alone(other, token, at, lease)
+            self._disturb(other, token, at, lease)
         policy = line.in_force(code).policy
         line.delivered_by = line.in_force(code)
         if line.is_off():
@@ -557,20 +559,20 @@ class Model:
         """The timelines that lapsed and that a worker may take over, and since when."""
         return {key: line.expiry for key, line in self.lines.items() if line.has_lapsed(now) and not line.paused}
 
-    def is_second_lapse(self, key: str) -> bool:
-        """True of a suspect that has to be tried alone: it lapsed before, and now again."""
+    def largest_group(self, key: str) -> float:
+        """How many suspects may be tried together with this one, itself included."""
         digest = self.lines[key].digest
-        return digest is not None and digest.lapses > 0
+        return inf if digest is None or digest.largest is None else digest.largest
 
-    def claim(self, key: str, now: int, lease: int, *, alone: bool = False) -> Leased | None:
+    def claim(self, key: str, now: int, lease: int, *, group: int = 0) -> Leased | None:
         """Lease a claimable timeline or a suspect; None if there was nothing in it and it is idle now."""
         line = self.lines[key]
         if line.empty:
             self._retire(key)
             return None
-        return self._grant(key, line, now, lease, alone)
+        return self._grant(key, line, now, lease, group)
 
-    def _grant(self, key: str, line: Line, now: int, lease: int, alone: bool) -> Leased:
+    def _grant(self, key: str, line: Line, now: int, lease: int, group: int) -> Leased:
         lapsed = line.state == "open"
         if lapsed:
             self._lapse(line)
@@ -583,7 +585,7 @@ class Model:
         digest.attempt += 1
         digest.complete = False
         line.state, line.token, line.expiry, line.opened = "open", next(self.numbers), now + lease, now
-        line.alone = alone and digest.lapses > 0
+        line.group = group if digest.lapses > 0 else 0
         counts = (digest.attempt, digest.lapses, digest.lapses_alone)
         return Leased(line.token, digest.id, *counts, line.iteration, line.at, lapsed)
 
@@ -592,7 +594,11 @@ class Model:
         line.token = None
         if line.digest is not None:
             line.digest.lapses += 1
-            line.digest.lapses_alone += line.alone
+            if line.group == 1:
+                line.digest.lapses_alone += 1
+                line.digest.largest = 1
+            elif line.group > 1:
+                line.digest.largest = line.group // 2
             line.digest.frozen = True
             line.forget_if_empty()
 
@@ -641,10 +647,10 @@ class Model:
     def extend(self, key: str, token: int, now: int, lease: int) -> None:
         self._held(key, token, now).expiry = now + lease
 
-    def _clear_alone(self, key: str, token: int, now: int, lease: int) -> None:
+    def _disturb(self, key: str, token: int, now: int, lease: int) -> None:
         line = self.lines.get(key, Line())
-        if line.alone and line.token == token and not line.has_lapsed(now):
-            line.alone, line.expiry = False, now + lease
+        if line.group and line.token == token and not line.has_lapsed(now):
+            line.group, line.expiry = 0, now + lease
 
     def complete(
         self, key: str, token: int, code: Code, now: int, minimum_delay: float | None = None, **plan: Any
@@ -865,7 +871,7 @@ class Model:
         if line.digest is not None or line.state == "open":
             raise Busy(parcel.timeline)
         del self.dead[digest_id]
-        parcel.attempt, parcel.lapses, parcel.lapses_alone, parcel.failing_since = 0, 0, 0, None
+        parcel.attempt, parcel.lapses, parcel.lapses_alone, parcel.largest, parcel.failing_since = 0, 0, 0, None, None
         parcel.frozen, parcel.replayed = True, True
         line.digest = parcel
         line.state, line.since, line.passes = "ready", now, True

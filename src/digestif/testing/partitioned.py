@@ -28,6 +28,7 @@ from digestif.stores.base import (
     Burial,
     ClaimPage,
     Completion,
+    Group,
     Lease,
     LeaseEnd,
     Maintained,
@@ -151,10 +152,10 @@ class Partitioned(Store):
         return claimed._replace(pages={of: self._without_lost(page) for of, page in claimed.pages.items()})
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         part, inner = self._place(partition)
-        claimed = part.claim_suspects(inner, alone=alone, token=token, lease=lease, now=now, asks=asks)
+        claimed = part.claim_suspects(inner, group, token=token, lease=lease, now=now, asks=asks)
         self._watch("claim_suspects", len(claimed.leases))
         return claimed
 
@@ -177,13 +178,12 @@ class Partitioned(Store):
         token: str | None = None,
         lease: Millis = 0,
         now: Millis | None,
-        alone: bool = False,
     ) -> Admitted:
         if not admissions:
             return Admitted([], [])
         self._watch("admit", len(admissions))
         home = self._home(admissions[0].timeline)
-        return home.admit(admissions, token=token, lease=lease, now=now, alone=alone)
+        return home.admit(admissions, token=token, lease=lease, now=now)
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         answers = self._under_leases("take", requests, lambda part, share: part.take(share, now=now))

@@ -27,6 +27,7 @@ from digestif.stores.base import (
     Candidate,
     ClaimPage,
     Completion,
+    Group,
     Lease,
     Release,
     Requeue,
@@ -136,6 +137,7 @@ steps = st.sampled_from(PASSING)
 maybe_seconds = st.none() | seconds
 indexes = st.integers(0, HELD - 1)
 changes = st.none() | st.sampled_from(("add", "delete", "flush", "pause", "retract", "schedule", "set_policy"))
+groups = st.builds(lambda size, alone: Group(size, size, alone), st.sampled_from([1, 1, 2, 4]), st.booleans())
 picks = st.integers(0, 4 * len(TIMELINES) - 1)  # the lower quarter: any timeline, otherwise one that fits
 delays = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(("within", "first_delay", "increment_delay", "maximum_delay"), seconds)
@@ -373,25 +375,26 @@ class StoreMachine(RuleBasedStateMachine):
             assert len(touched) == min(limit, len(claimable))
             assert all(claimable[one] <= claimable[other] for one in touched for other in left)
 
-    @rule(passing=steps, alone=st.booleans(), policy=policies, takes=st.booleans(), meanwhile=changes)
-    def claim_suspects(self, passing: float, alone: bool, policy: str, takes: bool, meanwhile: str | None) -> None:
+    @rule(group=groups, policy=policies, passing=steps, takes=st.booleans(), meanwhile=changes)
+    def claim_suspects(self, group: Group, policy: str, passing: float, takes: bool, meanwhile: str | None) -> None:
         self.now += ms(passing)
         suspects = self.model.suspects(self.now)
-        before = {key: self.model.is_second_lapse(key) for key in suspects}
+        largest = {key: self.model.largest_group(key) for key in suspects}
 
         claims = [
             self.store.claim_suspects(
-                partition, alone=alone, token=self.token(), lease=ms(LEASE), now=self.now, asks=self.asks(policy)
+                partition, group, token=self.token(), lease=ms(LEASE), now=self.now, asks=self.asks(policy)
             )
             for partition in range(self.store.partitions)
         ]
 
-        touched = self.claimed(claims, suspects, policy, alone=alone, takes=takes, meanwhile=meanwhile)
-        if self.store.partitions == 1:
-            first = {key for key in suspects if suspects[key] == min(suspects.values())}
-            assert first & touched or not first
-            assert len({before[key] for key in touched}) <= 1
-            assert len(touched) == 1 or touched == {key for key in suspects if not before[key]}
+        touched = self.claimed(claims, suspects, policy, alone=group.alone, takes=takes, meanwhile=meanwhile)
+        if self.store.partitions == 1 and suspects:
+            size = claims[0].size
+            first = {key for key in touched if suspects[key] == min(suspects.values())}
+            assert size in {min(group.size, largest[key]) for key in first}
+            assert all(largest[key] >= size for key in touched)
+            assert len(touched) <= size
 
     def asks(self, policy: str) -> bool:
         return RULES[policy].calendar is not None
@@ -416,18 +419,18 @@ class StoreMachine(RuleBasedStateMachine):
         assert sum(claimed.retired for claimed in claims) == len(gone)
         assert all(self.model.claim(key, self.now, ms(LEASE)) is None for key in gone)
         for claimed in claims:
-            is_single = len(claimed.leases) + len(claimed.candidates) + claimed.retired == 1
-            self.leased(claimed.leases, policy, alone=alone and is_single, takes=takes)
-            self.admit(claimed.candidates, policy, alone=alone and is_single, takes=takes, meanwhile=meanwhile)
+            group = claimed.size if alone else 0
+            self.leased(claimed.leases, policy, group=group, takes=takes)
+            self.admit(claimed.candidates, policy, group=group, takes=takes, meanwhile=meanwhile)
         return gone | given | asked
 
     def has_window_of_its_own(self, key: str) -> bool:
         own = self.model.lines[key].own
         return own is not None and own.rules is not None and own.rules.calendar is not None
 
-    def leased(self, leases: Sequence[Lease], policy: str, *, alone: bool, takes: bool) -> None:
+    def leased(self, leases: Sequence[Lease], policy: str, *, group: int, takes: bool) -> None:
         for lease in leases:
-            leased = self.model.claim(lease.timeline, self.now, ms(LEASE), alone=alone)
+            leased = self.model.claim(lease.timeline, self.now, ms(LEASE), group=group)
             assert leased is not None
             self.check_lease(lease, leased)
             held = self.remember(Held(lease.timeline, policy, leased.token, lease=lease))
@@ -435,7 +438,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.taken(held)
 
     def admit(
-        self, candidates: Sequence[Candidate], policy: str, *, alone: bool, takes: bool, meanwhile: str | None
+        self, candidates: Sequence[Candidate], policy: str, *, group: int, takes: bool, meanwhile: str | None
     ) -> None:
         """Say which candidates may be delivered, by the model's own judgement; one may change before that."""
         if not candidates:
@@ -449,14 +452,14 @@ class StoreMachine(RuleBasedStateMachine):
             key for key in keys if self.model.seen(key) == before[key] and self.model.may_be_admitted(key, self.now)
         }
 
-        admissions = [Admission(one.timeline, seen(one.slot), decided[one.timeline]) for one in candidates]
-        admitted = self.store.admit(admissions, token=self.token(), lease=ms(LEASE), now=self.now, alone=alone)
+        admissions = [Admission(one.timeline, seen(one.slot), decided[one.timeline], group) for one in candidates]
+        admitted = self.store.admit(admissions, token=self.token(), lease=ms(LEASE), now=self.now)
 
         kept = {key: until for key, until in decided.items() if until is not None and key in acceptable}
         assert {lease.timeline for lease in admitted.leases} == acceptable - set(kept)
         assert admitted.kept == len(kept)
         self.keep(kept)
-        self.leased(admitted.leases, policy, alone=alone, takes=takes)
+        self.leased(admitted.leases, policy, group=group, takes=takes)
 
     def change(self, key: str, verb: str) -> None:
         """What another process does between a claim and its admission."""

@@ -158,22 +158,27 @@ class Opening(NamedTuple):
     name: str
     state: str  # before: ready, waiting, or open with a lease that lapsed
     expected_lapses: int
-    expected_alone: int  # of these, while nothing else ran beside it
-    noted: bool  # that nothing else runs beside it now
+    expected_alone: int  # of these, in a group of one
+    noted: int  # the size of its group now; 0: none
+    expected_largest: int = 0  # group in which it may be tried from now on; 0: any
     unfinished: bool = True
     records: int = 1  # in the unfinished digest
     lapses: int = 0
     lapses_alone: int = 0
-    was_alone: bool = False  # noted when it was opened before
-    alone: bool = False  # nothing else runs beside it
+    largest: int = 0  # before
+    was_in: int = 0  # the size that was noted when it was opened before
+    group: int = 0  # the size of the group that it is opened in
 
 
 class SuspectChoice(NamedTuple):
     """Digests whose lease lapsed, the first to lapse first, and which of them are tried beside each other."""
 
     name: str
-    lapses: tuple[int, ...]  # of each, before this one
+    size: int  # the largest group that the worker tries
+    largest: tuple[int, ...]  # group in which each may have been tried; 0: any
+    expected_size: int
     expected: tuple[int, ...]  # places, from 0
+    was_in: tuple[int, ...] = ()  # the group that each lapsed in just now, if that was noted
 
 
 def _first(name: str, now: int, expected: tuple[int, int], calendar: Calendar | None = None, **facts: Any) -> Add:
@@ -860,28 +865,36 @@ REFUSALS = [
 ]
 
 OPENINGS = [
-    Opening("a first digest never lapsed", "ready", 0, 0, False, unfinished=False, alone=True),
-    Opening("a failure is no lapse", "ready", 0, 0, False, alone=True),
-    Opening("a lapse beside others", "open", 1, 0, False),
-    Opening("…after which it is alone", "open", 1, 0, True, alone=True),
-    Opening("a lapse that was alone counts among both", "open", 2, 1, False, lapses=1, was_alone=True),
-    Opening("…and again", "open", 3, 2, True, lapses=2, lapses_alone=1, was_alone=True, alone=True),
-    Opening("a later lapse beside others", "open", 3, 1, True, lapses=2, lapses_alone=1, alone=True),
-    Opening("alone after a lapse and a failure", "ready", 1, 0, True, lapses=1, alone=True),
-    Opening("alone after maintenance ended the lease", "waiting", 1, 0, True, lapses=1, alone=True),
-    Opening("beside others after lapses", "ready", 2, 1, False, lapses=2, lapses_alone=1),
-    Opening("an empty digest is forgotten with its lapses", "open", 0, 0, False, records=0, lapses=1, was_alone=True),
-    Opening("…and what is opened instead never lapsed", "open", 0, 0, False, records=0, lapses=1, alone=True),
+    Opening("a first digest never lapsed", "ready", 0, 0, 0, unfinished=False, group=1),
+    Opening("a failure is no lapse", "ready", 0, 0, 0, group=1),
+    Opening("a lapse beside others", "open", 1, 0, 0),
+    Opening("…after which it is alone", "open", 1, 0, 1, group=1),
+    Opening("…or in a group", "open", 1, 0, 8, group=8),
+    Opening("a lapse that was alone counts among both", "open", 2, 1, 0, 1, lapses=1, was_in=1),
+    Opening("…and again", "open", 3, 2, 1, 1, lapses=2, lapses_alone=1, largest=1, was_in=1, group=1),
+    Opening("a lapse in a group halves it", "open", 2, 0, 0, 4, lapses=1, was_in=8),
+    Opening("…and is rounded down", "open", 2, 0, 3, 3, lapses=1, largest=9, was_in=7, group=3),
+    Opening("…until it is the digest by itself", "open", 3, 0, 1, 1, lapses=2, largest=3, was_in=3, group=1),
+    Opening("…also out of two", "open", 3, 0, 0, 1, lapses=2, largest=2, was_in=2),
+    Opening("a later lapse beside others", "open", 3, 1, 1, 1, lapses=2, lapses_alone=1, largest=1, group=1),
+    Opening("…changes no group", "open", 2, 0, 4, 6, lapses=1, largest=6, group=4),
+    Opening("alone after a lapse and a failure", "ready", 1, 0, 1, lapses=1, group=1),
+    Opening("alone after maintenance ended the lease", "waiting", 1, 0, 1, 2, lapses=1, largest=2, group=1),
+    Opening("beside others after lapses", "ready", 2, 1, 0, 1, lapses=2, lapses_alone=1, largest=1),
+    Opening("an empty digest is forgotten with its lapses", "open", 0, 0, 0, records=0, lapses=1, was_in=1),
+    Opening("…and what is opened instead never lapsed", "open", 0, 0, 0, records=0, lapses=1, largest=2, group=2),
 ]
 
 SUSPECTS = [
-    SuspectChoice("none", (), ()),
-    SuspectChoice("one that never lapsed before", (0,), (0,)),
-    SuspectChoice("one that did", (1,), (0,)),
-    SuspectChoice("first lapses go together", (0, 0, 0), (0, 1, 2)),
-    SuspectChoice("…without those that lapsed before", (0, 2, 0, 1), (0, 2)),
-    SuspectChoice("the first decides: it goes alone", (1, 0, 0), (0,)),
-    SuspectChoice("…also before others like it", (3, 1), (0,)),
+    SuspectChoice("none", 4, (), 4, ()),
+    SuspectChoice("a group as large as the worker tries", 4, (0, 0, 0), 4, (0, 1, 2)),
+    SuspectChoice("the first decides: it goes alone", 4, (1, 0, 0), 1, (0, 1, 2)),
+    SuspectChoice("…or in a smaller group, which those join that may", 8, (3, 2, 0, 3, 1, 4), 3, (0, 2, 3, 5)),
+    SuspectChoice("…but never in a larger one than the worker tries", 2, (8, 1, 2), 2, (0, 2)),
+    SuspectChoice("one that may be tried in any leaves the others out", 4, (0, 3, 1, 0), 4, (0, 3)),
+    SuspectChoice("a worker that has just begun tries any of them", 1, (0, 1, 5), 1, (0, 1, 2)),
+    SuspectChoice("the group that it lapsed in just now is halved", 8, (0, 6, 0, 1), 3, (0, 1, 2), was_in=(6, 6, 0, 1)),
+    SuspectChoice("…down to one", 8, (0, 2), 1, (0, 1), was_in=(2, 2)),
 ]
 
 
@@ -919,14 +932,19 @@ def check_refusals(place: Callable[[Refuse], tuple[Placed, int, bool]]) -> None:
     _check(REFUSALS, place, expected)
 
 
-def check_openings(count: Callable[[Opening], tuple[int, int, bool]]) -> None:
-    """Every vector of an opening; `count` gives the lapses, those alone, and whether it is noted to be alone now."""
-    _check(OPENINGS, count, lambda v: (v.expected_lapses, v.expected_alone, v.noted))
+def check_openings(count: Callable[[Opening], tuple[int, int, int, int]]) -> None:
+    """Every vector of an opening; `count` gives the lapses, those alone, the largest group, and the size noted now."""
+    _check(OPENINGS, count, lambda v: (v.expected_lapses, v.expected_alone, v.expected_largest, v.noted))
 
 
-def check_suspects(choose: Callable[[SuspectChoice], Sequence[int]]) -> None:
-    """Every vector of suspects; `choose` gives the places of those that are tried beside each other."""
-    _check(SUSPECTS, lambda v: tuple(choose(v)), lambda v: v.expected)
+def check_suspects(choose: Callable[[SuspectChoice], tuple[int, Sequence[int]]]) -> None:
+    """Every vector of suspects; `choose` gives the size of the group and the places of those that may join it."""
+
+    def chosen(v: SuspectChoice) -> tuple[int, tuple[int, ...]]:
+        size, places = choose(v)
+        return size, tuple(places)
+
+    _check(SUSPECTS, chosen, lambda v: (v.expected_size, v.expected))
 
 
 def _check(vectors: Sequence[Vector], find: Callable[[Vector], Answer], expected: Callable[[Vector], Answer]) -> None:

@@ -105,11 +105,17 @@ class Loop:
         room = Room(memory=self._limits.memory, records=self._tuning.records)
         self._suspects.begin_claim()
         try:
-            page = await self._take_on(lambda: self._attempts.claim_suspects(alone=alone, room=room), {})
+            size = self._suspects.group_size(self._most_suspects())
+            page = await self._take_on(lambda: self._attempts.claim_suspects(size, alone=alone, room=room), {})
             tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
         finally:
             self._suspects.end_claim(tried)
         return Round(page.claimed, more=page.claimed > 0, first=_first_due(page))
+
+    def _most_suspects(self) -> int:
+        """Return how many suspects can run together, whichever handlers they have."""
+        most = [self._limits.of(handler.kind) * (handler.batch or 1) for handler in self._attempts.handlers]
+        return min([*most, MOST_ATTEMPTS])
 
     def _is_alone(self) -> bool:
         """True if nothing runs here, nor in another worker of this process."""

@@ -8,10 +8,10 @@ from digestif.core.times import Millis
 
 
 class Suspects:
-    """Decides without I/O when it is their turn, from what claims have seen and which attempts have ended.
+    """Decides without I/O when it is their turn and how many are tried, from what claims saw and which attempts ended.
 
     Others go first for `patience_seconds`. Then nothing else is claimed until the worker's attempts have ended, or for
-    `lease_seconds`.
+    `lease_seconds`. The first group is a single suspect; each group that ended lets the next one be twice as large.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class Suspects:
         self._are_claimed = False  # a claim for them is under way
         self._tried: list[Attempt] = []
         self._tried_since = 0.0
+        self._size = 1  # of the next group
         self._next_since: float | None = None  # since when nothing else is claimed, so that they can be
 
     def saw(self, suspect: Millis | None, *, looked_everywhere: bool) -> None:
@@ -62,11 +63,24 @@ class Suspects:
     def are_tried(self) -> bool:
         """True while some of them are claimed or under way, for one lease at most: nothing else is claimed.
 
-        After that others begin beside them, and no lease says any longer that its attempt is alone.
+        After that others begin beside them, and their leases no longer say how large the group is.
         """
-        self._tried = [attempt for attempt in self._tried if not attempt.is_ended]
+        self._see_who_ended()
         is_long = self._clock() - self._tried_since >= self._lease_seconds
         return self._are_claimed or (bool(self._tried) and not is_long)
+
+    def group_size(self, most: int) -> int:
+        """Return how many are tried together next, for a worker that can run `most` handlers."""
+        self._see_who_ended()
+        self._size = min(self._size, most)
+        return self._size
+
+    def _see_who_ended(self) -> None:
+        was_tried = bool(self._tried)
+        while self._tried and self._tried[-1].is_ended:
+            self._tried.pop()
+        if was_tried and not self._tried:
+            self._size *= 2
 
     def begin_claim(self) -> None:
         self._are_claimed = True
@@ -76,6 +90,7 @@ class Suspects:
     def end_claim(self, attempts: Iterable[Attempt]) -> None:
         """Note the attempts that a claim for suspects gave. If it gave none, the store has none."""
         self._are_claimed = False
+        self._see_who_ended()
         self._tried, self._tried_since = list(attempts), self._clock()
         if not self._tried:
             self._since = None

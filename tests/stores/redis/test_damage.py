@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from digestif import Digests, Policy, Record, StoreError
-from digestif.stores.base import SUSPECTS_TOGETHER
+from digestif.stores.base import Group
 from digestif.stores.reader import Part
 from digestif.stores.redis import encoding
 from digestif.stores.redis.store import RedisStore
@@ -34,6 +34,8 @@ SLOTS: dict[str, Any] = {
     "open without a digest": {**OPEN, "digest": None},
     "served to nobody knows whom": {**OPEN, "digest": {**DIGEST, "served": 7}},
     "alone as a text": {**OPEN, "alone": "yes"},
+    "a group as a text": {**OPEN, "group": "two"},
+    "the largest group as a text": {**OPEN, "digest": {**DIGEST, "largest": "two"}},
     "lapses alone that are a text": {**OPEN, "digest": {**DIGEST, "lapses_alone": "many"}},
 }
 
@@ -156,7 +158,7 @@ def test_a_digest_whose_keys_are_of_the_wrong_type_stops_nobody(
     client.set(f"{{d:0}}:{key}:bad", "text")
 
     assert store.extend(leases, lease=1, now=NOW) == [True, True]
-    claimed = store.claim_suspects(0, alone=True, token="x", lease=1, now=NOW + 10)
+    claimed = store.claim_suspects(0, Group(8, 8), token="x", lease=1, now=NOW + 10)
     assert ([lease.timeline for lease in claimed.leases], claimed.retired) == (["good"], 1)
     assert any("'bad'" in problem for problem in digests.verify().problems)
     digests.repair(now=T)
@@ -233,11 +235,11 @@ def test_names_among_the_leases_that_belong_to_nothing_do_not_hide_a_suspect_for
 ) -> None:
     arrive_everywhere(store, ["good"])
     lease = open_digest(store, "good")
-    ghosts: dict[bytes, float] = {f"ghost{n}".encode(): 1.0 for n in range(SUSPECTS_TOGETHER)}
+    ghosts: dict[bytes, float] = {f"ghost{n}".encode(): 1.0 for n in range(8)}
     client.zadd("{d:0}:leases", {**ghosts, b"\xff": 2.0})
 
     first, second = (
-        store.claim_suspects(0, alone=True, token=f"{number}", lease=1, now=lease.until) for number in range(2)
+        store.claim_suspects(0, Group(8, 8), token=f"{number}", lease=1, now=lease.until) for number in range(2)
     )
 
     assert first.leases == []

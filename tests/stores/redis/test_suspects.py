@@ -5,11 +5,12 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import Any
 
+import msgspec
 import pytest
 
 from digestif.core.damage import Damage
 from digestif.core.terms import Terms
-from digestif.stores.base import SUSPECTS_TOGETHER, Arrival, Burial, ClaimPage, Completion, Lease, Release, Store
+from digestif.stores.base import Arrival, Burial, ClaimPage, Completion, Group, Lease, Release, Store
 from digestif.stores.memory import MemoryStore
 from digestif.stores.redis.store import RedisStore
 from digestif.stores.transfer import ImportPage, TransferStore
@@ -39,9 +40,13 @@ def claim(stores: Twins, *, now: int, limit: int = 100) -> ClaimPage:
     return stores.do(lambda store: store.claim(0, limit, token=f"claim@{now}", lease=LEASE, now=now))
 
 
-def claim_suspects(stores: Twins, *, now: int, alone: bool = False) -> ClaimPage:
+def claim_suspects(stores: Twins, *, now: int, alone: bool = False, size: int | None = None) -> ClaimPage:
+    """Claim a group of suspects, by default a single one if it is noted, else eight."""
+    size = (1 if alone else 8) if size is None else size
+
     def act(store: Store) -> ClaimPage:
-        return store.claim_suspects(0, alone=alone, token=f"suspects@{now}", lease=LEASE, now=now)
+        group = Group(size, size, alone)
+        return store.claim_suspects(0, group, token=f"suspects@{now}", lease=LEASE, now=now)
 
     return stores.do(act)
 
@@ -90,14 +95,14 @@ def test_a_lapsed_lease_of_a_paused_timeline_is_no_suspect() -> None:
 
         claimed, suspects = claim(stores, now=LATER), claim_suspects(stores, now=LATER)
 
-    assert claimed == suspects == ClaimPage([], 0)
+    assert claimed == suspects._replace(size=0) == ClaimPage([], 0)
 
 
 # Tried apart
 
 
-def test_suspects_of_a_first_lapse_are_tried_together_up_to_a_bound() -> None:
-    timelines = [f"t{number}" for number in range(SUSPECTS_TOGETHER + 2)]
+def test_suspects_are_tried_in_groups_as_large_as_the_worker_asks() -> None:
+    timelines = [f"t{number}" for number in range(10)]
     with twins() as stores:
         add(stores, *timelines)
         lapse(stores, *timelines)
@@ -105,32 +110,62 @@ def test_suspects_of_a_first_lapse_are_tried_together_up_to_a_bound() -> None:
         first, second, third = (claim_suspects(stores, now=LATER + 100) for _ in range(3))
         stores.look("t0")
 
-    assert names(first) == timelines[:SUSPECTS_TOGETHER]
-    assert names(second) == timelines[SUSPECTS_TOGETHER:]
-    assert third == ClaimPage([], 0)
+    assert names(first) == timelines[:8]
+    assert names(second) == timelines[8:]
+    assert third == ClaimPage([], 0, size=8)
     assert {(lease.lapses, lease.lapses_alone, lease.lapsed) for lease in first.leases} == {(1, 0, True)}
 
 
-def test_one_that_lapsed_before_is_tried_alone() -> None:
+def test_a_group_that_lapsed_is_tried_in_halves() -> None:
     with twins() as stores:
-        add(stores, "a", "b", "c")
-        lapse(stores, "b")
-        lapse(stores, "b", "a", "c", now=LATER)
+        add(stores, *"abcd")
+        lapse(stores, *"abcd")
+        claim_suspects(stores, now=LATER + 3, alone=True, size=4)
 
-        first, second = (claim_suspects(stores, now=LATER + LEASE + 100) for _ in range(2))
+        groups = [claim_suspects(stores, now=LATER + LEASE + 3, alone=True, size=8) for _ in range(3)]
+        slot = stores.look("a")["slot"]
 
-    assert (names(first), names(second)) == (["b"], ["a", "c"])
+    assert [(names(group), group.size) for group in groups] == [(["a", "b"], 2), (["c", "d"], 2), ([], 8)]
+    assert (slot["group"], slot["digest largest"]) == (2, 2)
 
 
-def test_one_that_lapsed_before_waits_while_others_lapsed_earlier() -> None:
+def test_one_that_lapsed_by_itself_is_tried_by_itself() -> None:
     with twins() as stores:
-        add(stores, "a", "b", "c")
+        add(stores, *"abc")
         lapse(stores, "b")
-        lapse(stores, "a", "b", "c", now=LATER)
+        claim_suspects(stores, now=LATER, alone=True)
+        lapse(stores, "a", "c", now=LATER + 1)
 
-        first, second = (claim_suspects(stores, now=LATER + LEASE + 100) for _ in range(2))
+        first, second = (claim_suspects(stores, now=LATER + LEASE + 100, alone=True, size=4) for _ in range(2))
 
-    assert (names(first), names(second)) == (["a", "c"], ["b"])
+    assert [(names(each), each.size, each.passed_over) for each in (first, second)] == [
+        (["b"], 1, 2),
+        (["a", "c"], 4, 0),
+    ]
+
+
+def test_one_that_may_not_join_a_group_is_passed_over() -> None:
+    with twins() as stores:
+        add(stores, *"abc")
+        lapse(stores, "b")
+        claim_suspects(stores, now=LATER, alone=True)
+        lapse(stores, "a", now=LATER - 1)
+        lapse(stores, "c", now=LATER + 1)
+
+        first, second = (claim_suspects(stores, now=LATER + LEASE + 100, alone=True, size=4) for _ in range(2))
+
+    assert (names(first), first.passed_over, names(second)) == (["a", "c"], 1, ["b"])
+
+
+def test_a_group_goes_on_behind_those_that_were_passed_over() -> None:
+    with twins() as stores:
+        add(stores, *"abc")
+        lapse(stores, *"abc")
+        group = Group(2, 1, is_decided=True, skip=1)
+
+        page = stores.do(lambda store: store.claim_suspects(0, group, token="x", lease=LEASE, now=LATER + 9))
+
+    assert (names(page), page.size, page.more) == (["b"], 2, True)
 
 
 def test_a_suspect_without_any_record_becomes_idle() -> None:
@@ -155,7 +190,7 @@ def test_what_came_meanwhile_is_the_digest_of_a_suspect_that_was_empty() -> None
         [lease] = claim_suspects(stores, now=LATER, alone=True).leases
 
         assert (lease.digest_id, lease.lapses) == (f"suspects@{LATER}-0", 0)
-        assert stores.look("t")["slot"]["alone"] is False
+        assert stores.look("t")["slot"]["group"] == 0
 
 
 def test_a_damaged_suspect_is_reported_and_leaves_the_schedule() -> None:
@@ -168,7 +203,7 @@ def test_a_damaged_suspect_is_reported_and_leaves_the_schedule() -> None:
         reported: list[Damage] = []
         store.damages.subscribe(reported.append)
 
-        claimed = store.claim_suspects(0, alone=True, token="x", lease=LEASE, now=LATER)
+        claimed = store.claim_suspects(0, Group(2, 2), token="x", lease=LEASE, now=LATER)
 
         assert (names(claimed), claimed.retired) == (["good"], 1)
         assert client.zrange("{d:0}:leases", 0, -1) == [b"good"]
@@ -185,7 +220,7 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
         arrive(store, "t", ["a"])
         open_lease(store, "t")
         acts: dict[str, Callable[[], object]] = {
-            "claimed": lambda: other.claim_suspects(0, alone=False, token="other", lease=LEASE, now=LATER),
+            "claimed": lambda: other.claim_suspects(0, Group(8, 8, alone=False), token="other", lease=LEASE, now=LATER),
             "paused": lambda: other.pause("t", True, now=LATER),
             "deleted": lambda: other.delete("t", now=LATER),
         }
@@ -197,10 +232,10 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
             return found
 
         monkeypatch.setattr(RedisStore, "_without_strays", be_late)
-        claimed = store.claim_suspects(0, alone=False, token="late", lease=LEASE, now=LATER)
+        claimed = store.claim_suspects(0, Group(8, 8, alone=False), token="late", lease=LEASE, now=LATER)
         token = store.inspect("t").token
 
-    assert claimed == ClaimPage([], 0)
+    assert claimed == ClaimPage([], 0, more=True, size=8)  # others were faster: another look is worth it
     assert token != "late"
 
 
@@ -213,36 +248,36 @@ def test_a_second_lapse_of_a_digest_that_was_alone_is_known() -> None:
         lapse(stores, "t")
 
         [second] = claim_suspects(stores, now=LATER, alone=True).leases
-        assert stores.look("t")["slot"]["alone"] is True
+        assert stores.look("t")["slot"]["group"] == 1
         [third] = claim_suspects(stores, now=LATER + LEASE, alone=False).leases
-        assert stores.look("t")["slot"]["alone"] is False
+        assert stores.look("t")["slot"]["group"] == 0
         [fourth] = claim_suspects(stores, now=LATER + 2 * LEASE, alone=True).leases
 
     lapses = [(lease.lapses, lease.lapses_alone) for lease in (second, third, fourth)]
     assert lapses == [(1, 0), (2, 1), (3, 1)]
 
 
-def test_of_several_none_is_alone() -> None:
+def test_of_several_the_size_that_was_asked_for_is_noted() -> None:
     with twins() as stores:
         add(stores, "a", "b")
         lapse(stores, "a", "b")
 
-        assert len(claim_suspects(stores, now=LATER + 1, alone=True).leases) == 2
-        assert stores.look("a")["slot"]["alone"] is False
+        assert len(claim_suspects(stores, now=LATER + 1, alone=True, size=3).leases) == 2
+        assert stores.look("a")["slot"]["group"] == 3
 
 
 def test_opening_notes_that_it_is_alone_once_its_digest_has_lapsed() -> None:
     with twins() as stores:
         add(stores, "t")
         lapse(stores, "t", alone=True)
-        assert stores.look("t")["slot"]["alone"] is False
+        assert stores.look("t")["slot"]["group"] == 0
         lapse(stores, "t", now=LATER, alone=True)
-        assert stores.look("t")["slot"]["alone"] is True
+        assert stores.look("t")["slot"]["group"] == 1
         lapse(stores, "t", now=LATER + LEASE)
 
         slot = stores.look("t")["slot"]
 
-    assert (slot["digest lapses"], slot["digest lapses_alone"], slot["alone"]) == (2, 1, False)
+    assert (slot["digest lapses"], slot["digest lapses_alone"], slot["group"]) == (2, 1, 0)
 
 
 ENDS: dict[str, Callable[[Store, Lease, int], object]] = {
@@ -264,7 +299,7 @@ def test_however_a_lease_ends_it_is_not_alone_any_more(end: str) -> None:
         assert stores.do(lambda store: ENDS[end](store, lease, LATER))
         slot = stores.look("t")["slot"]
 
-    assert slot["alone"] is False
+    assert slot["group"] == 0
     assert slot["digest lapses_alone"] == {"completed": None, "buried": None, "lapsed": 1}.get(end, 0)
 
 
@@ -279,7 +314,7 @@ def test_a_replayed_digest_starts_without_lapses() -> None:
         stores.do(lambda store: store.replay(lease.digest_id, now=LATER + LEASE))
         slot = stores.look("t")["slot"]
 
-    assert (slot["digest lapses"], slot["digest lapses_alone"]) == (0, 0)
+    assert (slot["digest lapses"], slot["digest lapses_alone"], slot["digest largest"]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("target", ["memory", "server"])
@@ -294,27 +329,32 @@ def test_lapses_alone_move_along(target: str) -> None:
 
         [goes] = source.begin_export(["t"], token="road", now=LATER + LEASE)
         assert goes is not None
-        assert source.inspect("t").alone is False
+        assert source.inspect("t").group == 0
         [records] = source.read_export([(goes, None)], limit=9)
         store.import_pages([ImportPage(goes, 0, records)], fence=None, now=LATER + LEASE)
         arrived = store.inspect("t")
 
-    assert arrived.alone is False
+    assert arrived.group == 0
     assert arrived.digest is not None
-    assert (arrived.digest.lapses, arrived.digest.lapses_alone) == (2, 1)
+    assert (arrived.digest.lapses, arrived.digest.lapses_alone, arrived.digest.largest) == (2, 1, 1)
 
 
-def test_a_slot_of_an_older_release_was_not_alone() -> None:
-    """It notes neither whether its lease was alone nor how often it lapsed."""
+def test_a_lease_that_an_earlier_release_noted_as_alone_is_a_group_of_one() -> None:
     server = empty_server()
     with opened(server.url) as store, server.client() as client:
         arrive(store, "t", ["a"])
         open_lease(store, "t")
-        assert b"alone" not in (client.hget("{d:0}:t:t", "") or b"")
+        key, stored = "{d:0}:t:t", client.hget("{d:0}:t:t", "") or b""
+        assert b"alone" not in stored
+        head = 8  # bytes: whether records join, and the earliest expiry
+        fields = msgspec.msgpack.decode(stored[head:])
+        client.hset(key, "", stored[:head] + msgspec.msgpack.encode({**fields, "alone": True}))
 
-        [lease] = store.claim_suspects(0, alone=True, token="x", lease=LEASE, now=LATER).leases
+        assert store.inspect("t").alone is True
+        [lease] = store.claim_suspects(0, Group(4, 4), token="x", lease=LEASE, now=LATER).leases
 
-    assert (lease.lapses, lease.lapses_alone) == (1, 0)
+        assert (lease.lapses, lease.lapses_alone) == (1, 1)
+        assert (store.inspect("t").alone, store.inspect("t").group) == (False, 1)
 
 
 # Maintenance
@@ -393,7 +433,8 @@ class Life:
         self.leases += claim(self.stores, now=self.now, limit=limit).leases
 
     def claim_suspects(self) -> None:
-        self.leases += claim_suspects(self.stores, now=self.now, alone=self.random.random() < 0.7).leases
+        alone, size = self.random.random() < 0.7, self.random.choice([1, 1, 2, 3, 8])
+        self.leases += claim_suspects(self.stores, now=self.now, alone=alone, size=size).leases
 
     def open(self) -> None:
         timeline, alone = self.random.choice(self.TIMELINES), self.random.random() < 0.5
@@ -432,3 +473,4 @@ def test_suspects_live_the_same_life_on_a_server_as_in_memory() -> None:
 
         lapses = [digest for name in life.TIMELINES if (digest := stores.server.inspect(name).digest) is not None]
         assert any(digest.lapses_alone for digest in lapses)
+        assert any(digest.largest > 1 for digest in lapses)

@@ -107,8 +107,8 @@ def test_every_opening_counts_lapses_as_the_vectors_say() -> None:
     check_openings(_after_open)
 
 
-def test_suspects_are_tried_together_as_the_vectors_say() -> None:
-    check_suspects(_tried_together)
+def test_suspects_join_groups_as_the_vectors_say() -> None:
+    check_suspects(_chosen_suspects)
 
 
 def _after_add(vector: Add) -> Placed:
@@ -139,20 +139,24 @@ def _after_refusal(vector: Refuse) -> tuple[Placed, int, bool]:
     return refused(slot_in_lua("after_admission_refused", refusal_facts(vector)))
 
 
-def _after_open(vector: Opening) -> tuple[int, int, bool]:
+def _after_open(vector: Opening) -> tuple[int, int, int, int]:
     digest = Unfinished(id="x", batch=0, records=vector.records, opened=0)
-    digest = replace(digest, lapses=vector.lapses, lapses_alone=vector.lapses_alone)
+    digest = replace(digest, lapses=vector.lapses, lapses_alone=vector.lapses_alone, largest=vector.largest)
     slot = Slot(state=State(vector.state), digest=digest if vector.unfinished else None)
     if slot.state is State.OPEN:
-        slot = replace(slot, token="t", until=4, alone=vector.was_alone)
-    after = slot_in_lua("after_open", {"slot": slot, "now": 5, "lease": 1, "pending": 1, "alone": vector.alone})
+        slot = replace(slot, token="t", until=4, group=vector.was_in)
+    after = slot_in_lua("after_open", {"slot": slot, "now": 5, "lease": 1, "pending": 1, "group": vector.group})
     assert after.digest is not None
-    return after.digest.lapses, after.digest.lapses_alone, after.alone
+    return after.digest.lapses, after.digest.lapses_alone, after.digest.largest, after.group
 
 
-def _tried_together(vector: SuspectChoice) -> list[int]:
-    slots = [{"digest": {"lapses": lapses}} for lapses in vector.lapses]
-    return [place - 1 for place in in_lua("tried_together", {"suspects": slots})]
+def _chosen_suspects(vector: SuspectChoice) -> tuple[int, list[int]]:
+    digests = [Unfinished(id="x", batch=0, records=1, opened=0, largest=largest) for largest in vector.largest]
+    groups = vector.was_in or [0] * len(digests)
+    slots = [Slot(state=State.OPEN, digest=each, group=group) for each, group in zip(digests, groups, strict=True)]
+    size = in_lua("group_size", {"slot": slots[0], "size": vector.size}) if slots else vector.size
+    places = enumerate(slots)
+    return size, [place for place, slot in places if in_lua("may_join", {"slot": slot, "size": size})]
 
 
 # Random numbers through both
@@ -163,6 +167,7 @@ maybe_times = st.none() | times
 maybe = st.none() | delays
 few = st.integers(0, 3)
 flags = st.booleans()
+groups = st.integers(0, 5)
 limits = st.none() | st.integers(1, 5)
 pendings = st.integers(0, 6) | st.sampled_from(
     [USUAL_MAX_BYTES // size + more for size in (USUAL_PAYLOAD, LARGEST_PAYLOAD) for more in (0, 1)]
@@ -206,6 +211,7 @@ digests = st.builds(
     attempt=st.integers(1, 3),
     lapses=few,
     lapses_alone=st.integers(0, 2),
+    largest=groups,
     frozen=flags,
     unknown=flags,
     tried=maybe_times,
@@ -243,7 +249,7 @@ def slots(draw: st.DrawFn, *states: State, digest: bool | None = None) -> Slot:
     if slot.state is State.IDLE:
         return replace(slot, pending=0, batch=None)
     if slot.state is State.OPEN:
-        lease = {"token": draw(tokens), "until": draw(times), "alone": draw(flags)}
+        lease = {"token": draw(tokens), "until": draw(times), "group": draw(groups), "alone": draw(flags)}
         parked = draw(st.none() | st.sampled_from([State.IDLE, State.WAITING, State.READY]))
         return replace(slot, digest=draw(digests), parked=parked, **lease)
     has_digest = draw(flags) if digest is None else digest
@@ -382,14 +388,11 @@ COMPARISONS: dict[str, Comparison] = {
     "is_empty": Comparison("return is_empty(slot, v.pending)", facts(slot=slots()), of_slot),
     "refuse_opening": Comparison("return not not refuse_opening(slot, v.now)", facts(slot=slots(), now=times), _tells),
     "is_suspect": Comparison("return is_suspect(slot, v.now)", facts(slot=slots(), now=times), of_slot),
-    "tried_together": Comparison(
-        "return tried_together(v.suspects)",
-        facts(suspects=st.lists(opened, max_size=5)),
-        lambda rule, v: [place + 1 for place in rule(v["suspects"])],
-    ),
+    "group_size": Comparison("return group_size(slot, v.size)", facts(slot=opened, size=st.integers(1, 5)), of_slot),
+    "may_join": Comparison("return may_join(slot, v.size)", facts(slot=opened, size=st.integers(1, 5)), of_slot),
     "after_open": Comparison(
-        "after_open(slot, v.now, 'token', v.lease, 'fresh', v.pending, v.alone) return slot",
-        facts(slot=slots(State.WAITING, State.READY, State.OPEN), now=times, lease=delays, alone=flags),
+        "after_open(slot, v.now, 'token', v.lease, 'fresh', v.pending, v.group) return slot",
+        facts(slot=slots(State.WAITING, State.READY, State.OPEN), now=times, lease=delays, group=groups),
         lambda rule, v: rule(
             v["slot"],
             now=v["now"],
@@ -397,7 +400,7 @@ COMPARISONS: dict[str, Comparison] = {
             until=v["now"] + v["lease"],
             fresh_id="fresh",
             fresh_batch=0,
-            alone=v["alone"],
+            group=v["group"],
         ),
     ),
     "without_pending": Comparison("without_pending(slot) return slot", facts(slot=slots()), of_slot),

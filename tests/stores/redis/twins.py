@@ -47,7 +47,8 @@ MACHINE: dict[str, Callable[..., Any]] = {
     "is_empty": machine.is_empty,
     "refuse_opening": machine.refuse_opening,
     "is_suspect": machine.is_suspect,
-    "tried_together": machine.tried_together,
+    "group_size": machine.group_size,
+    "may_join": machine.may_join,
     "after_open": machine.after_open,
     "without_pending": machine.without_pending,
     "after_decision": machine.after_decision,
@@ -102,8 +103,8 @@ ONLY_IN_PYTHON: set[Callable[..., Any]] = {
 # Facts of a slot that every store keeps, and of an unfinished digest.
 SLOT = ("state", "at", "since", "last", "iteration", "paused", "pending", "dropped", "first", "deadline", "rule", "was")
 WINDOW = ("by_delays", "passes", "override")
-LEASED = ("token", "until", "alone")
-LAPSES = ("lapses", "lapses_alone")
+LEASED = ("token", "until", "group", "alone")
+LAPSES = ("lapses", "lapses_alone", "largest")
 DIGEST = (
     "id",
     "records",

@@ -6,7 +6,7 @@ next ones begin there. A timeline that is placed below it meanwhile (it was paus
 next search from the start.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from digestif.clock import monotonic
@@ -19,6 +19,8 @@ MARGIN: Millis = 1000  # a transaction may take this long to commit a time that 
 START: Millis = -(2**62)
 CHOICE = 4  # times as many candidates as a claim wants, if other claims have locked the first ones
 LAPSED, INBOX = 2, 3  # what a row of `claimable` is about, if not a waiting or ready timeline
+
+Row = tuple[int, Millis, int, str]  # of `claimable`: what it is about, its time, id and place
 
 
 class Floors(NamedTuple):
@@ -68,22 +70,31 @@ class PostgresSearch(PostgresSlots):
         self.search_floors = SearchFloors()  # which know nothing yet
         self.claims_after_inbox = False  # raise InboxFirst if there is an inbox, instead of claiming
 
-    def suspects(self, now: Millis, *, limit: int) -> list[str]:
+    def suspects(self, now: Millis, *, skip: int, limit: int) -> list[str]:
         self._write_slots()
         floor = self.search_floors.floors().until
-        found = self._execute(SQL.suspects, (self._namespace, floor, now, limit)).fetchall()
-        return [name for name in self._lock_some(found, limit) if _is_suspect(self._loaded[name], now)]
+
+        def search(limit: int) -> list[Row]:
+            return self._execute(SQL.suspects, (self._namespace, floor, now, limit, skip)).fetchall()
+
+        names = self._lock_first(search(limit), limit, search)
+        return [name for name in names if _is_suspect(self._loaded[name], now)]
 
     def claimable(self, now: Millis, *, limit: int) -> tuple[list[str], Millis | None]:
         self._write_slots()
         found, suspect = self._search(now, limit=limit)
-        names = self._lock_some(found, limit)
-        if len(names) < limit == len(found):  # other claims have locked the first ones
-            further = [one for one in self._search(now, limit=limit * CHOICE)[0] if one not in found]
-            names += self._lock_some(further, limit - len(names))
+        names = self._lock_first(found, limit, lambda limit: self._search(now, limit=limit)[0])
         return [name for name in names if _is_claimable(self._loaded[name], now)], suspect
 
-    def _lock_some(self, found: Sequence[tuple[int, Millis, int, str]], limit: int) -> list[str]:
+    def _lock_first(self, found: Sequence[Row], limit: int, search: Callable[[int], Sequence[Row]]) -> list[str]:
+        """Lock the first timelines that no other transaction has locked, and search for more if these are too few."""
+        names = self._lock_some(found, limit)
+        if len(names) < limit == len(found):  # other claims have locked the first ones
+            further = [one for one in search(limit * CHOICE) if one not in found]
+            names += self._lock_some(further, limit - len(names))
+        return names
+
+    def _lock_some(self, found: Sequence[Row], limit: int) -> list[str]:
         if not found:
             return []
         ids, places = Bigints([row_id for _, _, row_id, _ in found]), ",".join(f'"{place}"' for *_, place in found)
@@ -91,7 +102,7 @@ class PostgresSearch(PostgresSlots):
         self._keep(rows)
         return [as_text(key) for _, key, _ in rows]
 
-    def _search(self, now: Millis, *, limit: int) -> tuple[list[tuple[int, Millis, int, str]], Millis | None]:
+    def _search(self, now: Millis, *, limit: int) -> tuple[list[Row], Millis | None]:
         """Return due timelines, and when the lease of the first suspect lapsed."""
         floors = self.search_floors.floors()
         arguments = {"namespace": self._namespace, "now": now, "limit": limit, **floors._asdict()}

@@ -96,7 +96,7 @@ SELECT key, until FROM timeline WHERE namespace = %s AND until > %s AND until < 
 
 -- Rows have the form of `claimable`.
 -- name: suspects
-SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until >= %s AND until <= %s ORDER BY until, id LIMIT %s
+SELECT 2, until, id, ctid::text FROM timeline WHERE namespace = %s AND until >= %s AND until <= %s ORDER BY until, id LIMIT %s OFFSET %s
 
 -- name: expiring
 SELECT key FROM timeline WHERE namespace = %s AND expires <= %s ORDER BY expires, id LIMIT %s

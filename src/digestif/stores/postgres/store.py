@@ -16,6 +16,7 @@ from digestif.stores.base import (
     Arrival,
     ClaimPage,
     Durability,
+    Group,
     InThread,
     Lease,
     Maintained,
@@ -143,14 +144,14 @@ class PostgresStore(RowStore):
         return self._write(unit)
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         at = self._now(now)
 
         def unit(rows: PostgresRows) -> ClaimPage:
             if now is None:
                 rows.search_floors = self._search_floors
-            return leases.claim_suspects(rows, Grant(token, at + lease, at, alone), asks=asks)
+            return leases.claim_suspects(rows, group, Grant(token, at + lease, at), asks=asks)
 
         self._fold_some(now=now)
         return self._write(unit)

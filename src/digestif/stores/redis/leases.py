@@ -16,7 +16,6 @@ from digestif.stores.base import (
     PAGE_BYTES,
     PAGE_RECORDS,
     PAGE_TIMELINES,
-    SUSPECTS_TOGETHER,
     Admission,
     Admitted,
     Burial,
@@ -24,6 +23,7 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Due,
+    Group,
     Lease,
     LeaseEnd,
     QuarantinedRecord,
@@ -183,8 +183,8 @@ class RedisLeases(RedisVerbs, Store):
 
     def _claimed(self, reply: bytes | list[Any], names: list[str], token: str) -> ClaimPage:
         answer, *pages = [reply] if isinstance(reply, bytes) else reply
-        emptied, opened, damaged, at, candidates, *losses = encoding.decode(answer)
-        self._report_losses(*losses)
+        emptied, opened, damaged, at, candidates, losses, *group = encoding.decode(answer)
+        self._report_losses(losses)
         self._report_damaged([names[number - 1] for number in damaged])
         leases = [encoding.lease(each, token) for each in opened]
         return ClaimPage(
@@ -192,17 +192,22 @@ class RedisLeases(RedisVerbs, Store):
             emptied + len(damaged),
             candidates=tuple([encoding.candidate(each, at) for each in candidates]),
             pages={lease.digest_id: _taken(page) for lease, page in zip(leases, pages, strict=False) if page},
+            **dict(zip(("size", "passed_over"), group, strict=False)),
         )
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
-        found = self._scripts.query_one("suspects", Call(partition, NO_KEYS, pack((SUSPECTS_TOGETHER,))), now=now)
+        wanted = min(group.limit, ACTED_TIMELINES)
+        found = self._scripts.query_one("suspects", Call(partition, NO_KEYS, pack((group.skip, wanted))), now=now)
         names = self._without_strays(partition, list(map(as_text, found)))
         if not names:
-            return ClaimPage([], 0)
-        terms = {"token": token, "lease": lease, "first": 0, "asks": asks, "alone": alone}
-        return self._claim("claim_suspects", partition, names, terms, now=now)
+            return ClaimPage([], 0, size=group.size)
+        chosen = {"size": group.size, "is_decided": group.is_decided, "alone": group.alone}
+        terms = {"token": token, "lease": lease, "first": 0, "asks": asks, **chosen}
+        page = self._claim("claim_suspects", partition, names, terms, now=now)
+        others_were_faster = not (page.leases or page.candidates or page.retired or page.passed_over)
+        return page._replace(more=len(found) == wanted or others_were_faster)
 
     def admit(
         self,
@@ -211,7 +216,6 @@ class RedisLeases(RedisVerbs, Store):
         token: str | None = None,
         lease: Millis = 0,
         now: Millis | None,
-        alone: bool = False,
     ) -> Admitted:
         leases: list[Lease] = []
         ready: list[Due] = []
@@ -222,8 +226,7 @@ class RedisLeases(RedisVerbs, Store):
             request = {
                 "token": own or False,
                 "lease": lease,
-                "alone": alone,
-                "admissions": [(*encoding.seen(each.seen), _or_false(each.until)) for each in page],
+                "admissions": [(*encoding.seen(each.seen), _or_false(each.until), each.group) for each in page],
             }
             names = [each.timeline for each in page]
             call = self._call(self._scripts.keys.of(names[0]).partition, names, request)
@@ -247,7 +250,7 @@ class RedisLeases(RedisVerbs, Store):
         asks: bool = False,
     ) -> Lease:
         partition = self._scripts.keys.of(timeline).partition
-        request = {"token": token, "lease": lease, "alone": alone, "asks": asks}
+        request = {"token": token, "lease": lease, "group": int(alone), "asks": asks}
         call = self._call(partition, [timeline], request)
         with self._naming_damage(timeline):
             reply = self._scripts.write_one("open", call, now=now)

@@ -10,12 +10,13 @@ from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.times import Millis
 from digestif.stores.base import (
-    SUSPECTS_TOGETHER,
+    PAGE_TIMELINES,
     Admission,
     Admitted,
     Candidate,
     ClaimPage,
     Due,
+    Group,
     Lease,
     LeaseEnd,
     Release,
@@ -31,7 +32,7 @@ class Grant(NamedTuple):
     token: str
     until: Millis
     now: Millis
-    alone: bool = False
+    group: int = 0  # size of the group of suspects that it is noted with
 
 
 def claim(rows: Rows, limit: int, grant: Grant, *, asks: bool) -> ClaimPage:
@@ -43,15 +44,24 @@ def claim(rows: Rows, limit: int, grant: Grant, *, asks: bool) -> ClaimPage:
     return page._replace(retired=retired, suspect=suspect)
 
 
-def claim_suspects(rows: Rows, grant: Grant, *, asks: bool) -> ClaimPage:
+def claim_suspects(rows: Rows, group: Group, grant: Grant, *, asks: bool) -> ClaimPage:
     if rows.is_moving():
-        return ClaimPage([], 0)
-    found = rows.suspects(grant.now, limit=SUSPECTS_TOGETHER)
+        return ClaimPage([], 0, size=group.size)
+    wanted = min(group.limit, PAGE_TIMELINES)
+    found = rows.suspects(grant.now, skip=group.skip, limit=wanted)
     suspects = [each for each in readable(rows, found) if machine.is_suspect(each[1], now=grant.now)]
-    chosen = [suspects[number] for number in machine.tried_together([slot for _, slot in suspects])]
-    page = _open_all(rows, chosen, grant._replace(alone=grant.alone and len(chosen) == 1), asks=asks)
+    size = group.size
+    if suspects and not group.is_decided:
+        size = machine.group_size(suspects[0][1], size=size)
+    chosen = [each for each in suspects if machine.may_join(each[1], size=size)][:size]
+    page = _open_all(rows, chosen, grant._replace(group=size if group.alone else 0), asks=asks)
     opened = len(page.leases) + len(page.candidates)
-    return page._replace(retired=len(found) - len(suspects) + len(chosen) - opened)
+    return page._replace(
+        retired=len(found) - len(suspects) + len(chosen) - opened,
+        more=len(found) == wanted,
+        size=size,
+        passed_over=len(suspects) - len(chosen),
+    )
 
 
 def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant, *, asks: bool) -> ClaimPage:
@@ -76,7 +86,7 @@ def admit(rows: Rows, admissions: Sequence[Admission], grant: Grant | None, *, n
     leases: list[Lease] = []
     ready: list[Due] = []
     kept = 0
-    for timeline, seen, until in admissions:
+    for timeline, seen, until, group in admissions:
         for _, slot in readable(rows, [timeline]):
             if machine.seen(slot) != seen or not machine.may_be_admitted(slot, now=now):
                 continue
@@ -85,7 +95,8 @@ def admit(rows: Rows, admissions: Sequence[Admission], grant: Grant | None, *, n
                 put(rows, timeline, slot, expirable(rows, refused) if slot.state is State.OPEN else refused)
                 kept += 1
             elif grant is not None:
-                leases.append(_open(rows, timeline, slot, grant, fresh_id=f"{grant.token}-{len(leases)}"))
+                noted = grant._replace(group=group)
+                leases.append(_open(rows, timeline, slot, noted, fresh_id=f"{grant.token}-{len(leases)}"))
             elif slot.state is State.WAITING:
                 rows.put_slot(timeline, machine.after_schedule(slot, now=now))
                 ready.append(Due(timeline, slot.at))
@@ -102,10 +113,10 @@ def open_ready(rows: Rows, timeline: str, grant: Grant, *, asks: bool) -> Lease:
 
 
 def _open(rows: Rows, timeline: str, slot: Slot, grant: Grant, *, fresh_id: str) -> Lease:
-    token, until, now, alone = grant
+    token, until, now, group = grant
     batch = rows.next_number() if slot.batch is None else slot.batch
     after = machine.after_open(
-        slot, now=now, token=token, until=until, fresh_id=fresh_id, fresh_batch=batch, alone=alone
+        slot, now=now, token=token, until=until, fresh_id=fresh_id, fresh_batch=batch, group=group
     )
     if slot.digest is not None:
         after = expirable(rows, after)
@@ -145,7 +156,8 @@ def extend(rows: Rows, lease: Lease, *, until: Millis, now: Millis, alone: bool)
     slot = held_slot(rows, lease, now=now)
     if slot is None:
         return False
-    rows.put_slot(lease.timeline, replace(slot, until=until, alone=slot.alone and alone))
+    extended = replace(slot, until=until) if alone else replace(slot, until=until, group=0, alone=False)
+    rows.put_slot(lease.timeline, extended)
     return True
 
 

@@ -26,6 +26,7 @@ from digestif.stores.base import (
     Burial,
     ClaimPage,
     Completion,
+    Group,
     Lease,
     LeaseEnd,
     Maintained,
@@ -157,11 +158,11 @@ class RowStore(Store, TransferStore):
         return self._write_leases(lambda rows: claim(rows, limit, Grant(token, at + lease, at), asks=asks))
 
     def claim_suspects(
-        self, partition: int, *, alone: bool, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         at = self._now(now)
-        grant = Grant(token, at + lease, at, alone)
-        return self._write_leases(lambda rows: claim_suspects(rows, grant, asks=asks))
+        grant = Grant(token, at + lease, at)
+        return self._write_leases(lambda rows: claim_suspects(rows, group, grant, asks=asks))
 
     def admit(
         self,
@@ -170,10 +171,9 @@ class RowStore(Store, TransferStore):
         token: str | None = None,
         lease: Millis = 0,
         now: Millis | None,
-        alone: bool = False,
     ) -> Admitted:
         at = self._now(now)
-        grant = None if token is None else Grant(token, at + lease, at, alone)
+        grant = None if token is None else Grant(token, at + lease, at)
         return self._write_leases(lambda rows: admit(rows, admissions, grant, now=at))
 
     def open(
@@ -187,7 +187,7 @@ class RowStore(Store, TransferStore):
         asks: bool = False,
     ) -> Lease:
         at = self._now(now)
-        grant = Grant(token, at + lease, at, alone)
+        grant = Grant(token, at + lease, at, group=int(alone))
         return self._write_leases(lambda rows: open_ready(rows, timeline, grant, asks=asks))
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:

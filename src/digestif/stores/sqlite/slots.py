@@ -251,8 +251,8 @@ class SqliteSlots:
     def lapsed_while_paused(self, now: Millis, *, limit: int) -> list[str]:
         return self._timelines(SQL.lapsed_while_paused, now, limit)
 
-    def suspects(self, now: Millis, *, limit: int) -> list[str]:
-        return self._timelines(SQL.suspects, now, limit)
+    def suspects(self, now: Millis, *, skip: int, limit: int) -> list[str]:
+        return self._timelines(SQL.suspects, now, limit, skip)
 
     def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
         self._write_slots()

@@ -103,7 +103,7 @@ SELECT key FROM (
 SELECT key FROM timeline WHERE namespace = ? AND paused_until <= ? ORDER BY paused_until, id LIMIT ?
 
 -- name: suspects
-SELECT key FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until, id LIMIT ?
+SELECT key FROM timeline WHERE namespace = ? AND until <= ? ORDER BY until, id LIMIT ? OFFSET ?
 
 -- name: leases_beyond
 SELECT key, until FROM timeline WHERE namespace = ? AND until > ? AND until < ? ORDER BY until, id LIMIT ?

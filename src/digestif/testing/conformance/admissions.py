@@ -6,7 +6,7 @@ from digestif.core.machine import Slot, seen
 from digestif.core.records import State
 from digestif.core.terms import Openings, Override, Terms
 from digestif.ids import fresh_id
-from digestif.stores.base import Admission, Admitted, Candidate, Due, Lease, Store, Unadmitted
+from digestif.stores.base import Admission, Admitted, Candidate, Due, Group, Lease, Store, Unadmitted
 from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
@@ -47,12 +47,10 @@ def candidate(store: Store, *, now: int = NOW, asks: bool = True) -> Candidate:
     return found
 
 
-def admit(
-    store: Store, found: Candidate, *, until: int | None = None, now: int = LATER, alone: bool = False
-) -> Admitted:
+def admit(store: Store, found: Candidate, *, until: int | None = None, now: int = LATER, group: int = 0) -> Admitted:
     """Open a candidate under a lease, or let it wait."""
-    admission = Admission(found.timeline, seen(found.slot), until)
-    return store.admit([admission], token=fresh_id(), lease=LEASE, now=now, alone=alone)
+    admission = Admission(found.timeline, seen(found.slot), until, group)
+    return store.admit([admission], token=fresh_id(), lease=LEASE, now=now)
 
 
 def opened(store: Store, found: Candidate, *, now: int = LATER) -> Lease:
@@ -325,8 +323,9 @@ class AdmittedSuspects(Suite):
         found = _suspect(store)
 
         assert everything(store) == before
-        [lease] = admit(store, found, now=NOW + LEASE, alone=True).leases
+        [lease] = admit(store, found, now=NOW + LEASE, group=4).leases
         assert (lease.digest_id, lease.attempt, lease.lapses, lease.lapsed) == (first.digest_id, 2, 1, True)
+        assert store.inspect("t").group == 4
 
     def test_one_that_is_kept_lapses_first(self, store: Store) -> None:
         """Fact 56. Kept until another time: its lapse is counted, and it comes again exactly as it was."""
@@ -365,7 +364,7 @@ class AskedStores(Candidates, Admissions, ChangedMeanwhile, AdmittedSuspects):
 
 def _suspect(store: Store) -> Candidate:
     pages = [
-        store.claim_suspects(partition, alone=True, token=fresh_id(), lease=LEASE, now=NOW + LEASE, asks=True)
+        store.claim_suspects(partition, Group(1, 1), token=fresh_id(), lease=LEASE, now=NOW + LEASE, asks=True)
         for partition in range(store.partitions)
     ]
     assert not any(page.leases for page in pages)

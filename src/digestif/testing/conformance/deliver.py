@@ -526,7 +526,7 @@ def step(digests: Digests, *, now: float, is_killed: bool = False) -> None:
     attempts.maintain()
     page = attempts.claim(10, room=Room())
     if not page.claimed:
-        page = attempts.claim_suspects(alone=True, room=Room())
+        page = attempts.claim_suspects(1, alone=True, room=Room())
     judged = page.judged
     for attempt in page.attempts:
         assert attempt.handler is not None

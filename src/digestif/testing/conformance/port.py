@@ -9,11 +9,11 @@ from digestif.ids import fresh_id
 from digestif.stores.base import (
     PAGE_BYTES,
     PAGE_RECORDS,
-    SUSPECTS_TOGETHER,
     Arrival,
     Burial,
     ClaimPage,
     Completion,
+    Group,
     Lease,
     Maintained,
     Release,
@@ -80,12 +80,13 @@ def claim_all(store: Store, *, limit: int = 200, now: int = NOW) -> list[Lease]:
 
 
 def claim_suspects(store: Store, *, alone: bool = False, now: int = NOW + LEASE) -> list[Lease]:
-    """Claim suspects once in each partition; by default when leases of NOW have just lapsed."""
+    """Claim suspects in each partition, a group of one if `alone`; by default when leases of NOW have just lapsed."""
+    group = Group(1, 1) if alone else Group(8, 8, alone=False)
     claims = [
-        store.claim_suspects(partition, alone=alone, token=fresh_id(), lease=LEASE, now=now)
+        store.claim_suspects(partition, group, token=fresh_id(), lease=LEASE, now=now)
         for partition in range(store.partitions)
     ]
-    assert all(len(claimed.leases) <= SUSPECTS_TOGETHER for claimed in claims)
+    assert all(len(claimed.leases) <= claimed.size <= group.size for claimed in claims)
     return [lease for claimed in claims for lease in claimed.leases]
 
 

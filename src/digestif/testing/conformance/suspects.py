@@ -6,7 +6,7 @@ import pytest
 
 from digestif import Busy
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_TIMELINES, SUSPECTS_TOGETHER, Burial, ClaimPage, Lease, QuarantinedRecord, Store
+from digestif.stores.base import PAGE_TIMELINES, Burial, ClaimPage, Group, Lease, QuarantinedRecord, Store
 from digestif.testing.conformance.base import Damager, Harm, Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -95,43 +95,73 @@ class SuspectClaims(Suite):
 
         assert [(len(each.leases), each.suspect) for each in claims] == [(1, LAPSED), (1, LAPSED), (0, LAPSED)]
 
-    def test_those_that_lapsed_once_are_tried_eight_together(self, store: Store) -> None:
-        """Fact 66. Many may have lapsed with one worker: they are tried in small groups, each once."""
+    def test_a_group_is_as_large_as_the_worker_asks(self, store: Store) -> None:
+        """Fact 66. Many may have lapsed with one worker: they are tried in groups, each once."""
         partition, timelines = neighbours(store, 20)
         let_lapse(store, timelines)
 
-        groups = [suspects(store, partition, now=LAPSED) for _ in range(4)]
+        groups = [suspects(store, partition, now=LAPSED, size=8) for _ in range(4)]
 
-        assert [len(group.leases) for group in groups] == [SUSPECTS_TOGETHER, SUSPECTS_TOGETHER, 4, 0]
+        assert [len(group.leases) for group in groups] == [8, 8, 4, 0]
+        assert [group.more for group in groups] == [True, True, False, False]
         assert sorted(lease.timeline for group in groups for lease in group.leases) == timelines
         assert len({lease.digest_id for group in groups for lease in group.leases}) == 20
 
-    def test_one_that_lapsed_before_is_tried_alone(self, store: Store) -> None:
-        """Fact 66. This shows whether it was the cause; the others wait until it has been taken over."""
-        partition, (again, *others) = neighbours(store, 4)
-        let_lapse(store, [again])
-        open_digest(store, again, now=LAPSED)
+    def test_a_group_that_lapsed_is_tried_in_halves(self, store: Store) -> None:
+        """Fact 83. One of eight may have ended the worker: they come again in groups of four, then two, then one."""
+        partition, timelines = neighbours(store, 8)
+        let_lapse(store, timelines)
+        groups = []
+
+        for lapse, size in enumerate((8, 8, 8, 8, 8)):
+            now = LAPSED + lapse * LEASE
+            groups.append([suspects(store, partition, now=now, size=size, alone=True) for _ in range(8)])
+
+        sizes = [[len(page.leases) for page in pages if page.leases] for pages in groups]
+        assert sizes == [[8], [4, 4], [2] * 4, [1] * 8, [1] * 8]
+        counts = [[lease.lapses_alone for page in pages for lease in page.leases] for pages in groups]
+        assert counts == [[0] * 8, [0] * 8, [0] * 8, [0] * 8, [1] * 8]
+
+    def test_the_first_to_lapse_decides_the_size(self, store: Store) -> None:
+        """Fact 83. It lapsed in a group of four: others that may be tried in any join it in a group of two."""
+        partition, (first, *others) = neighbours(store, 4)
+        let_lapse(store, [first])
+        suspects(store, partition, now=LAPSED, size=4, alone=True)
         let_lapse(store, others, now=LAPSED + 1)
         later = LAPSED + LEASE + 1
 
-        alone, rest = (suspects(store, partition, now=later) for _ in range(2))
+        two, rest = (suspects(store, partition, now=later, size=8) for _ in range(2))
 
-        assert [lease.timeline for lease in alone.leases] == [again]
-        assert sorted(lease.timeline for lease in rest.leases) == others
+        assert (two.size, len(two.leases), two.leases[0].timeline) == (2, 2, first)
+        assert (rest.size, len(rest.leases)) == (8, 2)
 
-    def test_one_that_lapsed_before_joins_no_group(self, store: Store) -> None:
-        """Fact 66. Another lapsed first, and decides: with those that lapsed once, whatever stands between them."""
-        partition, (first, again, *others) = neighbours(store, 4)
-        let_lapse(store, [again])
-        open_digest(store, again, now=LAPSED + 1)
-        let_lapse(store, [first], now=LAPSED)
-        let_lapse(store, others, now=LAPSED + 2)
-        later = LAPSED + LEASE + 2
+    def test_one_that_may_not_join_is_passed_over(self, store: Store) -> None:
+        """Fact 83. It lapsed by itself, and is tried by itself, after the group of one that lapsed before it."""
+        partition, (first, single, *others) = neighbours(store, 4)
+        let_lapse(store, [single])
+        suspects(store, partition, now=LAPSED, size=1, alone=True)
+        let_lapse(store, [first], now=LAPSED - 1)
+        let_lapse(store, others, now=LAPSED + 1)
+        later = LAPSED + LEASE + 1
 
-        group, alone = (suspects(store, partition, now=later) for _ in range(2))
+        group, alone = (suspects(store, partition, now=later, size=8) for _ in range(2))
 
         assert sorted(lease.timeline for lease in group.leases) == sorted([first, *others])
-        assert [lease.timeline for lease in alone.leases] == [again]
+        assert (group.size, group.passed_over) == (8, 1)
+        assert ([lease.timeline for lease in alone.leases], alone.size) == ([single], 1)
+
+    def test_a_group_goes_on_with_the_next_page(self, store: Store) -> None:
+        """Fact 83. The size is decided: two more may join, behind one that was passed over."""
+        partition, timelines = neighbours(store, 6)
+        for number, timeline in enumerate(timelines):
+            let_lapse(store, [timeline], now=NOW + number)
+        group = Group(5, 2, is_decided=True, skip=1)
+
+        page = store.claim_suspects(partition, group, token=fresh_id(), lease=LEASE, now=LAPSED + 9)
+
+        assert [lease.timeline for lease in page.leases] == timelines[1:3]
+        assert (page.size, page.more, page.passed_over) == (5, True, 0)
+        assert [store.inspect(timeline).group for timeline in timelines[:3]] == [0, 5, 5]
 
     def test_the_first_to_lapse_is_the_first_to_be_tried(self, store: Store) -> None:
         """Fact 66. By the end of the lease, not by the time at which a timeline was due."""
@@ -141,7 +171,7 @@ class SuspectClaims(Suite):
         for n, timeline in enumerate(reversed(timelines)):
             open_digest(store, timeline, now=NOW + 100 + n)
 
-        groups = [suspects(store, partition, now=LAPSED + 200) for _ in range(2)]
+        groups = [suspects(store, partition, now=LAPSED + 200, size=7) for _ in range(2)]
 
         given = [lease.timeline for group in groups for lease in group.leases]
         assert given == timelines[::-1]
@@ -254,13 +284,13 @@ class SuspectClaims(Suite):
 
         assert [lease.timeline for each in claims for lease in each.leases] == [good]
         assert claim(store, partition, 10, now=LAPSED + 1).suspect is None
-        assert suspects(store, partition, now=LAPSED + 1) == ClaimPage([], 0)
+        assert suspects(store, partition, now=LAPSED + 1) == ClaimPage([], 0, size=8)
 
 
 class LapsesAlone(Suite):
     @in_either_way
     def test_only_a_lapse_that_was_noted_alone_counts_as_such(self, store: Store, take_over: TakeOver) -> None:
-        """Fact 66. Every lapse counts in `lapses`; only those while nothing else ran count in `lapses_alone`."""
+        """Fact 66. Every lapse counts in `lapses`; only those in a group of one count in `lapses_alone`."""
         let_lapse(store, ["t"])
         counts = []
 
@@ -275,7 +305,7 @@ class LapsesAlone(Suite):
         arrive(store, "t", ["a"])
         open_lease(store, alone=True)
 
-        assert store.inspect("t").alone is False
+        assert store.inspect("t").group == 0
         assert [lease.lapses_alone for lease in claim_suspects(store)] == [0]
 
     @in_either_way
@@ -283,27 +313,50 @@ class LapsesAlone(Suite):
         """Fact 66. Something else begins beside it: renewed without `alone`, its lapse proves nothing."""
         let_lapse(store, ["t"])
         lease = take_over(store, True, LAPSED)
-        assert store.inspect("t").alone is True
+        assert store.inspect("t").group == 1
 
         assert store.extend([lease], lease=LEASE, now=LAPSED + 1) == [True]
-        assert store.inspect("t").alone is True
+        assert store.inspect("t").group == 1
         assert store.extend([lease], lease=LEASE, now=LAPSED + 2, alone=False) == [True]
 
-        assert store.inspect("t").alone is False
+        assert store.inspect("t").group == 0
         again = take_over(store, False, LAPSED + 2 + LEASE)
         assert (again.lapses, again.lapses_alone) == (2, 0)
 
-    def test_a_group_is_not_noted(self, store: Store) -> None:
+    def test_only_a_group_of_one_counts(self, store: Store) -> None:
         """Fact 66. The worker runs nothing else, but each of them beside the other."""
         partition, timelines = neighbours(store, 2)
         let_lapse(store, timelines)
-        suspects(store, partition, alone=True, now=LAPSED)
-        assert [store.inspect(timeline).alone for timeline in timelines] == [False, False]
+        suspects(store, partition, alone=True, now=LAPSED, size=2)
+        assert [store.inspect(timeline).group for timeline in timelines] == [2, 2]
 
         again = [suspects(store, partition, now=LAPSED + LEASE) for _ in range(2)]
 
         leases = [lease for each in again for lease in each.leases]
         assert [(lease.lapses, lease.lapses_alone) for lease in leases] == [(2, 0), (2, 0)]
+
+    def test_the_size_that_was_asked_for_is_noted(self, store: Store) -> None:
+        """Fact 83. Only one is there, in a group that may be of four: others may join it on the next page."""
+        let_lapse(store, ["t"])
+
+        for partition in range(store.partitions):
+            suspects(store, partition, alone=True, now=LAPSED, size=4)
+
+        assert store.inspect("t").group == 4
+        [again] = claim_suspects(store, now=LAPSED + LEASE)
+        assert (again.lapses, again.lapses_alone) == (2, 0)
+
+    def test_a_lapse_without_a_note_changes_nothing(self, store: Store) -> None:
+        """Fact 83. It lapsed in a group of four, then beside others: it may still be tried with one other."""
+        partition, (timeline, other) = neighbours(store, 2)
+        let_lapse(store, [timeline])
+        suspects(store, partition, now=LAPSED, size=4, alone=True)
+        suspects(store, partition, now=LAPSED + LEASE, size=2, alone=False)
+        let_lapse(store, [other], now=LAPSED + LEASE)
+
+        group = suspects(store, partition, now=LAPSED + 2 * LEASE, size=8)
+
+        assert (group.size, len(group.leases)) == (2, 2)
 
     def test_a_group_of_one_is_noted(self, store: Store) -> None:
         """Fact 66. It lapsed once, and there is no other: tried alone, so that its next lapse counts."""
@@ -312,7 +365,7 @@ class LapsesAlone(Suite):
         [lease] = claim_suspects(store, alone=True)
 
         assert lease.lapses_alone == 0
-        assert store.inspect("t").alone is True
+        assert store.inspect("t").group == 1
         assert [again.lapses_alone for again in claim_suspects(store, now=LAPSED + LEASE)] == [1]
 
     def test_a_worker_that_runs_others_beside_it_notes_nothing(self, store: Store) -> None:
@@ -321,7 +374,7 @@ class LapsesAlone(Suite):
 
         claim_suspects(store, alone=False)
 
-        assert store.inspect("t").alone is False
+        assert store.inspect("t").group == 0
         assert [lease.lapses_alone for lease in claim_suspects(store, now=LAPSED + LEASE)] == [0]
 
     def test_an_extended_lease_keeps_its_note(self, store: Store) -> None:
@@ -342,10 +395,10 @@ class LapsesAlone(Suite):
 
         assert release(store, lease, until=until, now=LAPSED + LEASE)
 
-        assert store.inspect("t").alone is False
+        assert store.inspect("t").group == 0
         [other] = claim_all(store, now=LAPSED + LEASE)
         assert (other.lapses, other.lapses_alone) == (2, 1)
-        assert store.inspect("t").alone is False
+        assert store.inspect("t").group == 0
         [again] = claim_suspects(store, now=LAPSED + 2 * LEASE)
         assert (again.lapses, again.lapses_alone) == (3, 1)
 
@@ -361,7 +414,7 @@ class LapsesAlone(Suite):
         else:
             assert store.bury([Burial(lease, "poison", 0)], now=LAPSED + LEASE) == [True]
 
-        assert store.inspect("t").alone is False
+        assert store.inspect("t").group == 0
         arrive(store, "t", ["b"], now=LAPSED + LEASE)
         [following] = claim_all(store, now=LAPSED + LEASE)
         assert (following.lapses, following.lapses_alone) == (0, 0)
@@ -379,6 +432,9 @@ class LapsesAlone(Suite):
 
         revived = open_lease(store, now=LAPSED + LEASE)
         assert (revived.lapses, revived.lapses_alone) == (0, 0)
+        digest = store.inspect("t").digest
+        assert digest is not None
+        assert digest.largest == 0
 
 
 class SuspectMaintenance(Suite):
@@ -411,7 +467,7 @@ class SuspectMaintenance(Suite):
 
         maintain(store, LONG_AGO, now=LAPSED + LEASE)
 
-        assert store.inspect("t").alone is False
+        assert store.inspect("t").group == 0
         [lease] = claim_all(store, now=LAPSED + LEASE)
         assert (lease.lapses, lease.lapses_alone) == (2, 1)
 
@@ -461,6 +517,6 @@ def let_lapse(store: Store, timelines: Sequence[str], *, now: int = NOW) -> None
         open_digest(store, timeline, now=now)
 
 
-def suspects(store: Store, partition: int, *, now: int, alone: bool = False) -> ClaimPage:
-    """Claim suspects of one partition, once."""
-    return store.claim_suspects(partition, alone=alone, token=fresh_id(), lease=LEASE, now=now)
+def suspects(store: Store, partition: int, *, now: int, size: int = 8, alone: bool = False) -> ClaimPage:
+    """Claim a group of suspects of one partition, once."""
+    return store.claim_suspects(partition, Group(size, size, alone), token=fresh_id(), lease=LEASE, now=now)

@@ -1,8 +1,10 @@
 #!lua flags=allow-oom
--- Open suspects out of the given timelines: several that lapsed once, or a single one that lapsed again.
+-- Open those of the given suspects that may join a group.
 -- KEYS   12… the timelines, the first to lapse first
--- ARGV   4 {count, token, lease, first, asks, alone}: as for `claim`; whether nothing else runs beside them
--- Reply  {retired, leases, damaged, now, candidates, losses} as for `claim`
+-- ARGV   4 {count, token, lease, first, asks, size, is_decided, alone}: as for `claim`; the size of the group, if it is
+--        not decided the largest that the worker tries; whether nothing else runs beside the group
+-- Reply  {retired, leases, damaged, now, candidates, losses, size, passed over} as for `claim`; the size of the group,
+--        and how many may not join it
 -- include: claims.lua
 
 local function is_wanted(slot)
@@ -10,16 +12,18 @@ local function is_wanted(slot)
 end
 
 local request = cmsgpack.unpack(ARGV[4])
-local suspects, slots = {}, {}
+local size, passed_over, joined = request.size, 0, 0
 for number = 1, moving and 0 or request.count do
   local timeline = candidate(number, is_wanted, LEASES)
   if timeline then
-    table.insert(suspects, timeline)
-    table.insert(slots, timeline.slot)
+    size = request.is_decided and size or group_size(timeline.slot, size)
+    request.is_decided = true
+    if joined < size and may_join(timeline.slot, size) then
+      joined = joined + 1
+      claim(timeline, request, request.alone and size or 0)
+    else
+      passed_over = passed_over + 1
+    end
   end
 end
-local chosen = tried_together(slots)
-for _, place in ipairs(chosen) do
-  claim(suspects[place], request, request.alone and #chosen == 1)
-end
-return answer(cmsgpack.pack({ retired, leases, damaged, now, candidates, losses }))
+return answer(cmsgpack.pack({ retired, leases, damaged, now, candidates, losses, size, passed_over }))

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Open one timeline for delivery.
 -- KEYS   12… the timeline
--- ARGV   4 {token, lease, alone, asks}: whether nothing else runs beside it; whether it is answered as a candidate
+-- ARGV   4 {token, lease, group, asks}: 1 if nothing else runs beside it, else 0; whether it is answered as a candidate
 -- Reply  {lease, losses} as `open` answers it; {false, now, slot} if the timeline may not be opened; for a candidate
 --        {false, now, slot, pending}; an error while the store is being moved
 -- include: claims.lua
@@ -19,5 +19,5 @@ end
 if must_be_admitted(slot, request.asks, timeline.pending) then
   return answer(cmsgpack.pack({ false, now, slot, timeline.pending }))
 end
-local lease = open(timeline, request.token, request.lease, request.token, request.alone)
+local lease = open(timeline, request.token, request.lease, request.token, request.group)
 return answer(cmsgpack.pack({ lease, losses }))

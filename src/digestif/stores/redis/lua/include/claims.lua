@@ -20,11 +20,11 @@ local function look_for_losses(timeline)
 end
 
 -- Give a lease for a timeline and save it; the answer is the lease, for the caller.
-local function open(timeline, token, lease, fresh_id, alone)
+local function open(timeline, token, lease, fresh_id, group)
   look_for_losses(timeline)
   local slot, pending = timeline.slot, timeline.pending
   local iteration, at, lapsed = slot.iteration, slot.at, slot.state == 'open'
-  if after_open(slot, now, token, lease, fresh_id, pending, alone) then
+  if after_open(slot, now, token, lease, fresh_id, pending, group) then
     move_pending(timeline, DIGEST)
     count('pending', -pending)
     count('open', pending)
@@ -85,7 +85,7 @@ local function whole_page(timeline, large)
 end
 
 -- Open a timeline, or answer it as a candidate; one without any record becomes idle instead.
-local function claim(timeline, request, alone)
+local function claim(timeline, request, group)
   if timeline.pending == 0 then
     look_for_losses(timeline) -- it may be empty only because of them
   end
@@ -98,7 +98,7 @@ local function claim(timeline, request, alone)
   else
     local fresh_id = request.token .. '-' .. (request.first + #leases)
     local is_new, large = not timeline.slot.digest, timeline.slot.large
-    table.insert(leases, open(timeline, request.token, request.lease, fresh_id, alone))
+    table.insert(leases, open(timeline, request.token, request.lease, fresh_id, group))
     pages[#leases] = is_new and whole_page(timeline, large)
   end
 end

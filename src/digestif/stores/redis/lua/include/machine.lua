@@ -224,16 +224,29 @@ local function after_maintenance(slot)
   slot.state = 'waiting'
 end
 
--- The lease ran out. The digest may have gone out, so it is frozen.
+-- The size of the group of suspects that an open digest is tried in; 0: other attempts may run beside it. `alone` is how
+-- earlier releases stored a group of one.
+local function tried_in(slot)
+  return slot.group or (slot.alone and 1) or 0
+end
+
+-- The largest group in which a digest whose lease ran out may be tried next, half of the one that it was tried in; nil: any.
+local function largest_group(lapsed)
+  local group = tried_in(lapsed)
+  return group > 0 and math.max(1, math.floor(group / 2)) or lapsed.digest.largest
+end
+
+-- The lease ran out. The digest may have gone out, so it is frozen. A lapse in a group of one counts against it.
 local function after_lapse(slot)
+  local largest = largest_group(slot)
   slot.digest = kept(slot.digest, true)
   if slot.digest then
-    slot.digest.lapses = slot.digest.lapses + 1
-    if slot.alone then
+    slot.digest.lapses, slot.digest.largest = slot.digest.lapses + 1, largest
+    if tried_in(slot) == 1 then
       slot.digest.lapses_alone = (slot.digest.lapses_alone or 0) + 1
     end
   end
-  slot.state, slot.token, slot['until'], slot.alone = 'waiting', nil, nil, nil
+  slot.state, slot.token, slot['until'], slot.group, slot.alone = 'waiting', nil, nil, nil, nil
 end
 
 -- Leases
@@ -289,19 +302,14 @@ local function is_suspect(slot, now)
   return slot.state == 'open' and slot['until'] <= now
 end
 
--- The places of the suspects, given in the order of their lapses, that are tried beside each other: the first one
--- decides. If it has lapsed before, it is tried alone; otherwise with all others that lapsed for the first time.
-local function tried_together(suspects)
-  local chosen = {}
-  for place, slot in ipairs(suspects) do
-    local lapsed_before = slot.digest.lapses > 0
-    if lapsed_before and place == 1 then
-      return { place }
-    elseif not lapsed_before then
-      table.insert(chosen, place)
-    end
-  end
-  return chosen
+-- The size of a group of suspects, for a worker that tries up to `size` together: the first to lapse decides.
+local function group_size(first, size)
+  return math.min(size, largest_group(first) or size)
+end
+
+-- Whether a suspect may be tried in a group of this size.
+local function may_join(suspect, size)
+  return group_size(suspect, size) == size
 end
 
 -- All pending records have left.
@@ -336,8 +344,8 @@ local function cut(slot, now, fresh_id, pending)
 end
 
 -- Give a lease. The digest is the unfinished one, or else a new one that takes all pending records: then the answer is
--- true. `alone` is noted for a digest that has lapsed before: if it lapses again, it is known to have been alone.
-local function after_open(slot, now, token, lease, fresh_id, pending, alone)
+-- true. The size of its group is noted for a digest that has lapsed before: its first lapse proves nothing.
+local function after_open(slot, now, token, lease, fresh_id, pending, group)
   local since = slot.state == 'waiting' and now or slot.since
   if slot.state == 'open' then
     after_lapse(slot)
@@ -351,7 +359,7 @@ local function after_open(slot, now, token, lease, fresh_id, pending, alone)
     slot.digest.counted, slot.digest.bytes, slot.digest.fitting = nil, nil, nil -- another limit may hold now
   end
   slot.state, slot.since, slot.token, slot['until'] = 'open', since, token, now + lease
-  slot.alone = alone and slot.digest.lapses > 0 or nil
+  slot.group, slot.alone = group and group > 0 and slot.digest.lapses > 0 and group or nil, nil
   return fresh
 end
 
@@ -424,7 +432,7 @@ end
 -- The digest ended: cool down, or be idle again after an empty one.
 local function after_completion(slot, now, plan, pending)
   local delivered = slot.digest.records > 0
-  slot.digest, slot.token, slot['until'], slot.alone, slot.passes = nil, nil, nil, nil, nil
+  slot.digest, slot.token, slot['until'], slot.group, slot.passes = nil, nil, nil, nil, nil
   if not delivered and pending == 0 then
     return after_retirement(slot)
   end
@@ -445,7 +453,7 @@ local function after_failure(slot, release)
     slot.digest.tried = release.tried
     slot.digest.fresh = slot.digest.fresh and not release.read or nil
   end
-  slot.state, slot.token, slot['until'], slot.alone = 'ready', nil, nil, nil
+  slot.state, slot.token, slot['until'], slot.group = 'ready', nil, nil, nil
 end
 
 -- The attempt failed: the next one comes at a later time.
@@ -506,7 +514,7 @@ end
 
 -- A dead letter becomes the unfinished digest again, exactly as it was, with its attempts counted anew.
 local function after_replay(slot, digest, now)
-  digest.attempt, digest.lapses, digest.lapses_alone = 0, 0, nil
+  digest.attempt, digest.lapses, digest.lapses_alone, digest.largest = 0, 0, nil, nil
   digest.frozen, digest.weighed, digest.replayed, digest.tried = true, true, true, nil
   slot.digest = digest
   slot.was = slot.state ~= 'idle' and slot.at or nil

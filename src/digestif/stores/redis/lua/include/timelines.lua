@@ -87,6 +87,7 @@ local function read_slot(stored)
     and (slot['until'] or 0) < FAR
     and (not is_open or (digest and slot['until'] and type(slot.token) == 'string'))
     and (is_open or not slot.token)
+    and (slot.group or 0) < FAR
     and type(slot.alone or false) == 'boolean'
     and (slot.by_delays or 0) < FAR
     and type(slot.passes or false) == 'boolean'
@@ -101,6 +102,7 @@ local function read_slot(stored)
       and digest.attempt < FAR
       and digest.lapses < FAR
       and (digest.lapses_alone or 0) < FAR
+      and (digest.largest or 0) < FAR
       and (digest.expires or 0) < FAR
       and (not digest.served or type(digest.served) == 'table')
   end

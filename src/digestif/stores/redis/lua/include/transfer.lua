@@ -20,13 +20,13 @@ local function after_begin_export(slot, now, token, pending)
     cut(slot, slot.first or now, token, pending)
   end
   slot.push = push
-  slot.state, slot.token, slot['until'], slot.alone = 'open', token, FOREVER, nil
+  slot.state, slot.token, slot['until'], slot.group, slot.alone = 'open', token, FOREVER, nil, nil
   return fresh
 end
 
 local function unparked(slot)
   slot.state = slot.parked or 'waiting'
-  slot.parked, slot.token, slot['until'], slot.alone, slot.push = nil, nil, nil, nil, nil
+  slot.parked, slot.token, slot['until'], slot.group, slot.alone, slot.push = nil, nil, nil, nil, nil, nil
 end
 
 -- An idle timeline with records is due at once.
@@ -153,6 +153,7 @@ local function after_import_of_digest(slot, exported, token)
     attempt = digest.attempt or 1,
     lapses = digest.lapses or 0,
     lapses_alone = digest.lapses_alone,
+    largest = digest.largest,
     fresh = digest.fresh or nil,
     frozen = digest.frozen or nil,
     unknown = digest.unknown or nil,
