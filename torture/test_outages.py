@@ -175,3 +175,21 @@ def test_a_hundred_thousand_behind_a_closed_channel_hold_up_no_other(store: str,
         show(f"lateness p50 {late[600]:.3f} s, p99 {late[1188]:.3f} s, most {late[-1]:.3f} s")
         assert digests.ledger().dead == 0
         assert late[1188] < 2
+
+
+# A part is away
+
+
+@pytest.mark.parametrize(
+    ("share", "together", "each"), [(0.05, 0.9, 0.8), (0.1, 0.8, 0.6), (0.2, 0.6, 0.4), (0.5, 0.0, 0.0)]
+)
+def test_readers_get_what_goes_through_the_rest_of_a_channel(share: float, together: float, each: float) -> None:
+    """Three minutes in real time, two workers, ten readers with an event every two seconds."""
+    command = [sys.executable, "-m", "torture._partial", str(share)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    found = json.loads(ended.stdout)
+    show(ended.stdout)
+    assert found["together"] >= together
+    assert found["least"] >= each * found["of"]
+    assert (found["twice"], found["dead"]) == (0, 0)

@@ -71,8 +71,9 @@ class Unavailable(DeliveryFailed):
     """The channel can't be used at all now: no message would get through. The attempt does not count.
 
     Raised by a channel, or by a handler that names a `channel`, it closes that channel for all workers: its digests
-    keep gathering records, and one at a time tries whether it is back. A handler that names none puts off its own
-    digest only. `after` is when the next attempt may be of use, in seconds.
+    keep gathering records, and one at a time tries whether it is back. A channel that answered a moment ago stays open
+    until other timelines meet the same. A handler that names none puts off its own digest only. `after` is when the
+    next attempt may be of use, in seconds.
     """
 
     def __init__(

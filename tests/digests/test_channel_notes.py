@@ -1,0 +1,79 @@
+"""The note about channels is shared by processes of different releases: each reads what the other wrote."""
+
+import asyncio
+from typing import Literal
+
+import msgspec
+import pytest
+
+from digestif import Digest, Digests, Unavailable, Worker
+from digestif.stores.memory import MemoryStore
+
+T = 1_700_000_000.0
+NOW = 1_700_000_000_000
+
+WRITTEN_BEFORE = {  # by a process that knows neither witnesses nor answers
+    "closed": b'{"mail":{"phase":"closed","since":%d,"reason":"refused","probe_at":%d,"patterns":["mail:*"]}}',
+    "suspected": b'{"mail":{"phase":"suspected","since":%d,"reason":"no answer","suspect":"mail:eve","probe_at":%d}}',
+    "returning": b'{"mail":{"phase":"returning","since":%d,"reason":"refused","probe_at":%d,"returned":1699999999000}}',
+}
+
+
+class OutageBefore(msgspec.Struct):
+    """What an older process reads of a note."""
+
+    phase: Literal["suspected", "closed", "returning"]
+    since: int
+    reason: str
+    suspect: str = ""
+    interval: int = 5_000
+    probe_at: int = 0
+    prober: str = ""
+    prober_id: str = ""
+    probe_until: int = 0
+    returned: int = 0
+    second: int = -1
+    granted: int = 0
+    patterns: tuple[str, ...] = ()
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(namespace="d")
+
+
+@pytest.mark.parametrize("phase", WRITTEN_BEFORE)
+def test_a_note_of_an_older_process_is_understood(store: MemoryStore, phase: str) -> None:
+    note = WRITTEN_BEFORE[phase] % (NOW - 1_000, NOW)
+    assert store.swap_note(0, "channels", None, note)
+    digests, sent = Digests(store), []
+    digests.handler("mail:*", channel="mail")(lambda digest: sent.append(digest.timeline))
+
+    assert [outage.channel for outage in digests.outages(now=T)] == ([] if phase == "suspected" else ["mail"])
+    digests.add("mail:ada", 1, now=T)
+    digests.deliver("mail:ada", now=T)
+
+    assert sent == ["mail:ada"]  # closed: it is the probe
+
+
+def test_an_older_process_understands_every_note(store: MemoryStore) -> None:
+    digests = Digests(store)
+    away = False
+
+    @digests.handler("mail:*", channel="mail")
+    def send(digest: Digest) -> None:
+        if away:
+            raise Unavailable("refused")
+
+    phases = set()
+    for step in range(30):
+        away = 1 <= step < 4
+        now = T + 6 * step
+        digests.add(f"mail:{step}", 1, now=now)
+        while asyncio.run(Worker(digests).run_once(now)):
+            pass
+        written = store.note(0, "channels")
+        if written is not None:
+            phases.add(msgspec.json.decode(written, type=dict[str, OutageBefore])["mail"].phase)
+
+    assert phases == {"suspected", "closed", "returning"}
