@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from digestif import DeliveryFailed, Digests, Message, Policy, Receipt, Unavailable
+from digestif import DeliveryFailed, Digest, Digests, Message, Policy, Receipt, Record, Unavailable
 from digestif.stores.base import Group
 from tests.routes.recorder import Recording, T, add, by_reader
 from tests.worker.workers import once
@@ -200,3 +200,28 @@ def test_unknown_for_one_is_unknown_for_the_digest(digests: Digests, channel: Re
     digest = digests.store.inspect("room:7").digest
     assert digest is not None
     assert (digest.frozen, digest.unknown, digest.attempt) == (True, True, 0)
+
+
+@pytest.mark.parametrize("wrong", ["foreign", "twice"])
+def test_records_that_are_not_of_the_digest_are_refused(digests: Digests, channel: Recording, wrong: str) -> None:
+    """The first recipient gets nothing either, and the records stay: the next attempt may do better."""
+    other = {"foreign": Record("another's", {"title": "secret"}, T), "twice": Record("x", {"title": "about x"}, T)}
+    answers: list[dict[str, list[Record]]] = [{"ada": [], "eve": [other[wrong]]}, {}]
+
+    def split(digest: Digest) -> dict[str, list[Record]]:
+        more = answers.pop(0)
+        return {name: [*digest, *more.get(name, [])] for name in ("ada", "eve")}
+
+    digests.route("room:*", channel=channel, split=split)
+    add(digests, "room:7", "x")
+
+    once(digests, now=T)
+
+    assert channel.messages == []
+    assert (digests.ledger().open, digests.ledger().dead) == (1, 0)
+    [failed] = digests.failures(now=T)
+    assert "split: gave" in failed.reason
+    assert "for 'eve', whose key is not in the digest, or there twice" in failed.reason
+    once(digests, now=T + 3600)
+    assert [message.recipient for message in channel.messages] == ["ada", "eve"]
+    assert digests.ledger().delivered == 1

@@ -141,7 +141,7 @@ class RouteHandler:
 
     async def _shares(self, attempt: Attempt) -> Mapping[str, Sequence[Record]]:
         assert self.route.split is not None
-        wanted = check_recipients(await self._called(self.route.split, attempt.digest))
+        wanted = check_recipients(attempt.digest.records, await self._called(self.route.split, attempt.digest))
         if not wanted:
             raise Discard("split left no recipient")
         return wanted

@@ -252,14 +252,19 @@ def kept_keys(records: Sequence[Record], kept: object) -> set[str]:
 
 def prepared_records(records: Sequence[Record], prepared: object) -> list[Record]:
     """The records that a `prepare` hook returned. ConfigError unless each has the key of a record of the digest."""
-    known = {record.key for record in records}
     if not isinstance(prepared, list | tuple) or not all(isinstance(record, Record) for record in prepared):
         raise ConfigError(f"prepare: gave {shortened(prepared)}, not a list of records")
-    for record in prepared:
-        if record.key not in known:
-            raise ConfigError(f"prepare: gave {shortened(record)}, whose key is not in the digest, or there twice")
-        known.remove(record.key)
+    _refuse_others(records, prepared, hook="prepare")
     return list(prepared)
+
+
+def _refuse_others(records: Sequence[Record], given: Sequence[Record], *, hook: str, whom: str = "") -> None:
+    """Raise ConfigError for a record whose key is not one of the digest's, or was given before."""
+    known = {record.key for record in records}
+    for record in given:
+        if record.key not in known:
+            raise ConfigError(f"{hook}: gave {shortened(record)}{whom}, whose key is not in the digest, or there twice")
+        known.remove(record.key)
 
 
 def check_recipient(recipient: object) -> str:
@@ -280,8 +285,11 @@ def check_links(links: object) -> Mapping[str, str]:
     return given
 
 
-def check_recipients(shares: object) -> dict[str, list[Record]]:
-    """The mapping that a `split` hook returned, without recipients of no record. ConfigError if it is none."""
+def check_recipients(records: Sequence[Record], shares: object) -> dict[str, list[Record]]:
+    """The mapping that a `split` hook returned, without recipients of no record.
+
+    ConfigError if it is no mapping, or a record has not the key of one of the digest's.
+    """
     if not isinstance(shares, Mapping):
         raise ConfigError(f"split: gave {shortened(shares)}, not a mapping from recipients to records")
     for name in shares:
@@ -289,8 +297,10 @@ def check_recipients(shares: object) -> dict[str, list[Record]]:
             check_timeline(name)
         except InvalidRecord:
             raise ConfigError(f"split: {shortened(name)} is not a recipient of 1 to 512 bytes of UTF-8") from None
-    lists = {name: _records_for(name, records) for name, records in shares.items()}
-    return {name: records for name, records in lists.items() if records}
+    lists = {name: _records_for(name, given) for name, given in shares.items()}
+    for name, share in lists.items():
+        _refuse_others(records, share, hook="split", whom=f" for {shortened(name)}")
+    return {name: share for name, share in lists.items() if share}
 
 
 def _records_for(name: str, given: Any) -> list[Record]:
