@@ -90,7 +90,8 @@ def set_sequences_back(url: str) -> None:
 
 @pytest.mark.usefixtures("lagging")
 def test_a_dry_run_tells_of_sequences_that_are_behind_their_tables(run: Run, url: str) -> None:
-    version = f"the schema digestif is up to date: version {current_version()}, for writers of version {OLDEST} or later\n"
+    numbers = f"version {current_version()}, for writers of version {OLDEST} or later"
+    version = f"the schema digestif is up to date: {numbers}\n"
     expected = f"{version}  sequences are behind their tables\n"
 
     assert run("migrate", url, "--dry-run") == (1, expected, "")
@@ -142,12 +143,8 @@ def test_the_sql_can_be_applied_by_somebody_else(
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(script.encode())
     assert run("migrate", url, "--dry-run").code == 0
-    assert run("migrate", url, "--sql") == (
-        0,
-        f"-- the schema digestif is up to date: version {current_version()}, "
-        f"for writers of version {OLDEST} or later\n",
-        "",
-    )
+    up_to_date = f"up to date: version {current_version()}, for writers of version {OLDEST} or later"
+    assert run("migrate", url, "--sql") == (0, f"-- the schema digestif is {up_to_date}\n", "")
     assert run("add", "t", "1", "--store", url).code == 0
 
 

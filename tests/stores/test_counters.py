@@ -11,6 +11,7 @@ from digestif import Digests, Store
 from digestif.core.ledger import COUNTERS
 from digestif.stores.memory import MemoryStore
 from digestif.stores.redis.client.commands import Command
+from digestif.stores.redis.client.link import required
 from digestif.stores.redis.store import RedisStore
 from digestif.testing.conformance.actions import T, deliver, keys
 from tests.transfer.stores import KINDS, dsn_of
@@ -28,9 +29,8 @@ def set_counter(store: Store, dsn: str, counter: str, value: int, shares: str = 
         store._tables.tally[counter] = value
     elif isinstance(store, RedisStore):
         partition = store._scripts.keys.partition_of("t")
-        store._scripts.change(
-            [Command(partition, ("HSET", store._scripts.keys.key(partition, "ledger"), counter, value))]
-        )
+        ledger = store._scripts.keys.key(partition, "ledger")
+        required(store._scripts._link.run([Command(partition, ("HSET", ledger, counter, value))])[0])
     elif dsn.startswith("sqlite"):
         with closing(sqlite3.connect(dsn.removeprefix("sqlite:///"), isolation_level=None)) as file:
             file.execute(f"UPDATE namespace SET {counter} = ?", (value,))

@@ -82,8 +82,8 @@ FAULTS = [
     Fault(
         says="a single add to PostgreSQL does not name the table that says who may write",
         file="postgres/statements.sql",
-        old="true), EXISTS (SELECT FROM {schema}.{writers}), t.version",
-        new="true), true, t.version",
+        old="    EXISTS (SELECT FROM {schema}.{writers}),\n",
+        new="    true,\n",
         places=("postgres",),
     ),
     Fault(

@@ -1,8 +1,8 @@
 """What is stored is pinned with the numbers of the schemas: a field that is added, removed or changed needs a decision.
 
 A process of an older version rewrites slots, digests, overrides, dead letters and removals whole, without the fields
-that it does not know. If one of these tests fails, read "A stored field" in CONTRIBUTING.md, raise the numbers that have
-to be raised in each store, and only then change what is pinned here.
+that it does not know. If one of these tests fails, read "A stored field" in CONTRIBUTING.md, raise the numbers that
+have to be raised in each store, and only then change what is pinned here.
 """
 
 import sqlite3

@@ -96,7 +96,7 @@ class SingleAdd(PostgresRows):
         """Add the record in memory, after `look`; the answer is that of `add`."""
         row = self._cursor.fetchone()
         assert row is not None
-        _, _, version, self._written_by, body, batch, is_known, has_inbox, table, self._is_moving, *numbers = row
+        _, version, self._written_by, body, batch, _, is_known, has_inbox, table, self._is_moving, *numbers = row
         self.refuse_other_tables(table)
         slot = read_slot(arrival.timeline, body or b"")
         if slot.batch != batch or has_inbox or (slot.override is not None and slot.override.off):

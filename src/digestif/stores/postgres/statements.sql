@@ -212,7 +212,8 @@ ON CONFLICT (batch, key) DO UPDATE SET arrival = EXCLUDED.arrival, timestamp = E
 -- whatever the encoding of the database is. LIMIT: the batch is computed once, for the newest version. To name the table of the writers locks it,
 -- as every transaction does.
 -- name: look
-SELECT set_config('idle_in_transaction_session_timeout', %(patience)s, true), EXISTS (SELECT FROM {schema}.{writers}), t.version, t.xmin::text, t.slot, t.batch,
+SELECT set_config('idle_in_transaction_session_timeout', %(patience)s, true), t.version, t.xmin::text, t.slot, t.batch,
+    EXISTS (SELECT FROM {schema}.{writers}),
     EXISTS (SELECT FROM {schema}.record WHERE batch = t.batch AND key = %(record)s),
     EXISTS (SELECT FROM {schema}.inbox WHERE namespace = %(namespace)s),
     '{schema}.namespace'::regclass::oid::bigint,

@@ -148,7 +148,7 @@ class Layouts:
             return {}
         keys = [self._keys.key(each, "ledger") for each in wanted]
         commands = [
-            Command(each, (1, key, self._new_layout(), SCHEMA.oldest), load("enter"))
+            Command(each, (1, key, self._new_layout(), self._oldest), load("enter"))
             for each, key in zip(wanted, keys, strict=True)
         ]
         answers = dict(zip(wanted, self._link.run(commands, patience=patience, fail_fast=fail_fast), strict=True))
@@ -166,8 +166,13 @@ class Layouts:
                 self._learn(partition, answer)
         return failures
 
+    @property
+    def _oldest(self) -> int:
+        """The oldest version that may write, as this engine knows it: by its release, or raised by a newer one."""
+        return max(SCHEMA.oldest, _oldest(self._known[0]))
+
     def _new_layout(self) -> bytes:
-        return b"%d/%d/%b" % (SCHEMA.oldest, self._keys.partitions, fresh_id().encode())
+        return b"%d/%d/%b" % (self._oldest, self._keys.partitions, fresh_id().encode())
 
     def _is_usable(self, layout: bytes) -> bool:
         """True for the layout of a partition that is divided as ours are, and that this process may write."""

@@ -5,8 +5,8 @@ other processes may be using it.
 
 The schema has two numbers. Its version is that of the last migration. The oldest version that may still write is in the
 name of a table, `writers_10`: every transaction locks that table in the weakest mode, by its name. To raise the number
-is to rename the table, which waits for the transactions under way; the server then refuses whoever asks for the name
-of before.
+is to rename the table, which waits for the transactions under way; the server then refuses statements with the name of
+before.
 """
 
 import re
