@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from digestif import ConfigError, DigestifError, Digests, Policy, Record, StoreError, StoreUnavailable
+from digestif.stores.documents import Bounds, Document
 from digestif.stores.sqlite import SQLiteStore
 from tests.alone import alone
 from tests.children import Child, Report
@@ -376,6 +378,25 @@ def test_a_file_kept_locked_by_another_program_is_told_as_such(tmp_path: Path) -
         digests.add("t", 0, key="after")
 
         assert {record.key for record in digests.peek("t")} == {"before", "after"}
+
+
+def test_a_document_that_waited_for_the_lock_has_the_time_of_its_commit(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    with (
+        closing(SQLiteStore(path)) as store,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        ThreadPoolExecutor() as threads,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        keeping = threads.submit(store.keep, "shelf", Document("a", b""), bounds=Bounds(entries=1), now=None)
+        assert not wait([keeping], timeout=0.3).done
+        unlocked = store.time(0)
+        other.execute("COMMIT")
+
+        assert keeping.result() is True
+        found = store.kept("shelf", "a", now=None)
+        assert found is not None
+        assert found.at >= unlocked
 
 
 def assert_not_opened(path: Path, kind: type[DigestifError], message: str) -> None:
