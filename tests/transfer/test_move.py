@@ -9,6 +9,7 @@ from threading import Thread
 from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
 
 from digestif import Busy, ConfigError, Digests, Policy, Record
@@ -17,7 +18,8 @@ from digestif.core.records import State
 from digestif.core.times import to_seconds
 from digestif.stores.registry import open_store
 from digestif.transfer import Move, abandon
-from digestif.transfer.lock import LOCK_SECONDS
+from digestif.transfer.lock import LOCK_SECONDS, MoveNote, Stage
+from digestif.transfer.lock import NAME as LOCK
 from tests.transfer.population import NOW, POLICY, T, populate, seen, seen_letters
 from tests.transfer.stores import KINDS, store_of
 
@@ -40,6 +42,17 @@ def moved(source: Any, target: Any, *, patience: float = 5, lock_seconds: float 
 
 def by_id(letters: list[Any]) -> list[Any]:
     return sorted(letters, key=lambda pair: pair[0].id)
+
+
+def test_a_lock_of_a_clock_that_was_set_back_is_free(make: Make) -> None:
+    """A process died while the clock was a day ahead: the move goes on, and does not wait for a day."""
+    source, target = make("memory"), make("memory")
+    ahead = MoveNote("m", Stage.BEGUN, "dead", source.time(0) / 1000 + 86_400)
+    source.swap_note(0, LOCK, None, msgspec.json.encode(ahead))
+
+    moved(source, target, patience=0)
+
+    assert source.note(0, LOCK) is None
 
 
 @pytest.mark.parametrize(("here", "there"), [*pairwise((*KINDS, KINDS[0]))])

@@ -60,6 +60,14 @@ def test_a_worker_that_died_is_gone_after_a_minute_and_removed_by_the_next_one()
     assert b"dead" not in (store.note(0, NAME) or b"")
 
 
+def test_a_worker_that_was_seen_by_a_clock_that_was_set_back_is_gone() -> None:
+    store = MemoryStore()
+    note_worker(store, "dead", a_note(), now=NOW)
+
+    assert [worker.name for worker in live_workers(store, now=NOW - LIVE)] == ["w"]
+    assert live_workers(store, now=NOW - LIVE - 1) == []
+
+
 def test_many_workers_at_once_lose_no_entry() -> None:
     store = MemoryStore()
 

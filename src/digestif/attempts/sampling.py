@@ -39,7 +39,7 @@ class Sampler:
         if found.has(at):
             return False
         row = astuple(sample(store.ledger(), _standing(store, found, now=at), store.digests_delivered(), now=at))
-        return store.swap_note(0, _name(hour), noted, _encode(HourNote(hour, (*found.rows, row))))
+        return store.swap_note(0, _name(hour), noted, _encode(found.with_row(row)))
 
 
 def _standing(store: Store, hour: HourNote, *, now: Millis) -> Standing:

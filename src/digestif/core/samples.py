@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from digestif.core.backlog import Standing
 from digestif.core.ledger import Ledger
-from digestif.core.times import Millis, to_seconds
+from digestif.core.times import Millis, is_past, to_millis, to_seconds
 
 INTERVAL: Millis = 10_000
 MINUTE: Millis = 60_000
@@ -46,8 +46,20 @@ class HourNote(Struct, frozen=True):
     rows: tuple[tuple[float, ...], ...] = ()
 
     def has(self, at: Millis) -> bool:
-        """True if the interval of this time has its sample, or a later one has."""
-        return bool(self.rows) and round(self.rows[-1][0] * 1000) // INTERVAL >= at // INTERVAL
+        """True if the interval of this time has its sample, or the next one has."""
+        if not self.rows:
+            return False
+        following = (_time_of(self.rows[-1]) // INTERVAL + 1) * INTERVAL
+        return not is_past(following, now=at, longest=2 * INTERVAL)
+
+    def with_row(self, row: tuple[float, ...]) -> "HourNote":
+        """The note with a further sample, without those that are later: a clock was set back after them."""
+        earlier = [each for each in self.rows if _time_of(each) < _time_of(row)]
+        return HourNote(self.hour, (*earlier, row))
+
+
+def _time_of(row: tuple[float, ...]) -> Millis:
+    return to_millis(row[0])
 
 
 def with_counts(standing: Standing, last: Sample) -> Standing:

@@ -22,10 +22,11 @@ def to_seconds(millis: Millis) -> float:
     return millis / 1000
 
 
-def is_past(time: Millis, *, now: Millis, longest: Millis) -> bool:
+def is_past(time: float, *, now: float, longest: float) -> bool:
     """True for a stored time that has come, or that lies further ahead than the longest interval of its kind.
 
-    Only a clock that was set back later can have written such a time: waiting for it would stop things for as long.
+    Such a time was written before the clock was set back: waiting for it would stop things for as long. All three in
+    seconds, or all in milliseconds.
     """
     return not now < time <= now + longest
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from digestif.core.times import Millis, to_seconds
+from digestif.core.times import Millis, is_past, to_seconds
 
 LIVE: Millis = 60_000  # after a worker was seen last
 MOST_WORKERS = 200  # that are noted at once
@@ -24,7 +24,8 @@ class WorkerNote(Struct, frozen=True):
     patterns: tuple[str, ...]
 
     def is_live(self, now: Millis) -> bool:
-        return abs(now - self.seen) <= LIVE  # by a clock that was set back, it may have been seen later than now
+        gone_at = self.seen + LIVE + 1
+        return not is_past(gone_at, now=now, longest=2 * LIVE + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

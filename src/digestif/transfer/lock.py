@@ -10,7 +10,7 @@ from threading import Event
 import msgspec
 
 from digestif.clock import monotonic
-from digestif.core.times import Millis, to_seconds
+from digestif.core.times import Millis, is_past, to_seconds
 from digestif.core.transfer import OUTGOING
 from digestif.errors import Busy, ConfigError
 from digestif.ids import fresh_id
@@ -61,7 +61,8 @@ class SourceLock:
         return f"{OUTGOING}{self.id}-past-{partition}"
 
     def _is_free(self, note: MoveNote) -> bool:
-        return note.until <= self._clock()
+        """True if no process holds the lock. One that lives and is overtaken finds out at its next renewal."""
+        return is_past(note.until, now=self._clock(), longest=max(self._seconds, LOCK_SECONDS))
 
     def _clock(self) -> float:
         return to_seconds(self._source.time(0))

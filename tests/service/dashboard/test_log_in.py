@@ -180,6 +180,14 @@ def test_a_session_is_read_back_until_it_expires() -> None:
     assert SECRET.opened(cookie, now=NOW + LIFETIME) is None
 
 
+def test_a_session_of_a_clock_that_was_set_back_ends() -> None:
+    """It would last for as long as the clock was ahead. Clocks of two processes may differ by an hour."""
+    cookie = SECRET.sealed(SECRET.begin(token="f", now=NOW))
+
+    assert SECRET.opened(cookie, now=NOW - 3600) is not None
+    assert SECRET.opened(cookie, now=NOW - 3601) is None
+
+
 def test_a_cookie_that_was_changed_or_signed_by_others_is_none_of_ours() -> None:
     cookie = SECRET.sealed(Session("id", int(NOW) + 60, "f"))
     body, _, signature = cookie.partition(".")

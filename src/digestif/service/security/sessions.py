@@ -12,12 +12,14 @@ import hmac
 import msgspec
 from msgspec.structs import replace
 
+from digestif.core.times import is_past
 from digestif.ids import fresh_id, fresh_secret
 from digestif.stores.base import Store
 from digestif.stores.documents import Bounds, Document
 
 COOKIE = "digestif_session"
 LIFETIME = 12 * 3600  # seconds
+SKEW = 3600  # seconds by which the clocks of two processes may differ
 NOTE = "sessions"  # in partition 0: the secret
 LONGEST_COOKIE = 500  # characters
 LOGGED_OUT = "logged-out"  # the collection of documents
@@ -59,7 +61,7 @@ class Sessions:
         if not hmac.compare_digest(signature, self._signature("session", body)):
             return None
         session = msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=Session)
-        return session if now < session.expires else None
+        return None if is_past(session.expires, now=now, longest=LIFETIME + SKEW) else session
 
     def form_token(self, session: Session) -> str:
         """What forms of this session carry. Other sites can't know it."""

@@ -51,6 +51,18 @@ class Samples(Suite):
         assert sum(store.note(0, f"samples:{n}") is not None for n in range(100)) == 25
         assert_nothing_left(store)
 
+    def test_after_a_clock_was_set_back_samples_go_on(self, digests: Digests, store: Store) -> None:
+        """Fact 82. By half an hour: the next sample is noted within the interval, and later ones are gone."""
+        sampler, begin = Sampler(store), NOW // HOUR * HOUR
+        for minutes in (10, 20, 50):
+            sampler.tick(begin + minutes * 60 * SECOND)
+
+        assert sampler.tick(begin + 25 * 60 * SECOND)
+        assert not Sampler(store).tick(begin + 25 * 60 * SECOND + 1)
+
+        found = digests.samples(now=(begin + HOUR) / 1000)
+        assert [round(sample.at - begin / 1000) // 60 for sample in found] == [10, 20, 25]
+
     def test_a_note_that_can_not_be_read_is_written_anew(self, digests: Digests, store: Store) -> None:
         """Fact 75. Garbage under the name of this hour: the next sample takes its place."""
         name = f"samples:{NOW // HOUR % 25}"
