@@ -8,20 +8,15 @@ a partition of a node that answers; a worker delivers. Once with all nodes well,
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import count
 from statistics import quantiles
 from typing import NamedTuple
 
-from digestif import AsyncDigests, Digest, Digests, Policy, StoreUnavailable
+from digestif import AsyncDigests, Digests, StoreUnavailable
 from digestif.clock import monotonic
-from digestif.stores.redis.client.topology import slot_of
-from digestif.testing.servers import ClusterServers, RedisServer
-from tests.worker.workers import becomes, working
+from tests.stores.redis.hung import POLICY, Scene, divided_cluster, played
+from tests.worker.workers import becomes
 
 PER_SECOND = 20
-POLICY = Policy(minimum_delay=60)
 LATE = 30.0  # seconds after which an add counts as undelivered
 
 
@@ -39,50 +34,6 @@ class Figures(NamedTuple):
 
     def __str__(self) -> str:
         return f"p50 {self.p50 * 1000:.0f} ms, p95 {self.p95 * 1000:.0f} ms, longest {self.longest * 1000:.0f} ms"
-
-
-class Scene:
-    """A cluster with a worker, and timelines by the node that has them."""
-
-    def __init__(self, cluster: ClusterServers, digests: Digests) -> None:
-        self.cluster = cluster
-        self.digests = digests
-        self.delivered: dict[str, float] = {}  # when, by timeline
-        self._numbers = count()
-        digests.handler("*")(self._note)
-
-    def _note(self, digest: Digest) -> None:
-        self.delivered[digest.timeline] = monotonic()
-
-    def node_of(self, partition: int) -> RedisServer:
-        return self.cluster.node_for_slot(slot_of("d", partition))
-
-    def name(self, accept: Callable[[int], bool]) -> str:
-        """A fresh timeline in one of the partitions that are accepted."""
-        names = (f"t{number}" for number in self._numbers)
-        return next(name for name in names if accept(self.digests.store.partition_of(name)))
-
-    def partitions(self, node: RedisServer) -> set[int]:
-        return {each for each in range(self.digests.store.partitions) if self.node_of(each) is node}
-
-
-@contextmanager
-def played() -> Iterator[Scene]:
-    """The scene with its worker running, and a first delivery done in every partition."""
-    with (
-        ClusterServers(primaries=3, replicas=0, cluster_require_full_coverage=False) as cluster,
-        Digests(cluster.url, policy=POLICY) as digests,
-    ):
-        scene = Scene(cluster, digests)
-        with working(digests):
-            partitions = range(digests.store.partitions)
-            names = [scene.name(lambda found, each=each: found == each) for each in partitions]  # type: ignore[misc]
-            digests.add_many([(name, 1) for name in names])
-            assert becomes(lambda: len(scene.delivered) == len(names))
-            try:
-                yield scene
-            finally:
-                cluster.heal()
 
 
 def measure(scene: Scene, producer: Digests, avoided: set[int], seconds: float) -> tuple[Figures, Figures]:
@@ -129,8 +80,8 @@ def measure_async(scene: Scene, producer: Digests, avoided: set[int], seconds: f
 
 def hang(title: str, seconds: float, *, first: bool) -> None:
     """Stop a node and print the figures. `first`: the node that has partition 0."""
-    with played() as scene, Digests(scene.cluster.url, policy=POLICY) as producer:
-        victim = next(node for node in scene.cluster.primaries() if (node is scene.node_of(0)) is first)
+    with divided_cluster() as cluster, played(cluster) as scene, Digests(cluster.url, policy=POLICY) as producer:
+        victim = scene.victim(first=first)
         avoided = scene.partitions(victim)
         adds, deliveries = measure(scene, producer, set(), seconds / 2)
         show(f"all nodes well: adds {adds}; deliveries {deliveries}")

@@ -33,6 +33,8 @@ Opened = TypeVar("Opened", bound=Attempt | None)
 _THREADS = 8
 _GATHERING = 0.005  # seconds
 _TURNS = 2  # of the event loop, from what a socket has received to an add
+_LONG = 1.0  # seconds after which the adds that wait for a store call are sent beside it
+_MOST_LONG = 4  # calls that take longer than that, side by side: half of the threads
 
 
 def _awaitable(
@@ -112,7 +114,8 @@ class AsyncDigests:
         """Wait for calls that are under way, then close as `Digests.close` does."""
         if self._closed:
             return
-        await self._gate.drained()
+        for gate in self._own_gates.values():
+            await gate.drained()
         await self._digests._handlers.close()
         while returning := list(self._returning):
             await asyncio.wait([asyncio.wrap_future(each) for each in returning])
@@ -142,16 +145,22 @@ class AsyncDigests:
     def _renew_threads(self) -> None:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif")
-        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, _AddGate] = WeakKeyDictionary()
+        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, _AddGate]] = WeakKeyDictionary()
 
     @property
-    def _gate(self) -> "_AddGate":
-        """The gate of the running loop. Several loops, each in its own thread, may use this object."""
+    def _own_gates(self) -> "dict[bool, _AddGate]":
+        """The gates of the running loop, by whether the server of a timeline does not answer.
+
+        Several loops, each in its own thread, may use this object.
+        """
         loop = asyncio.get_running_loop()
-        gate = self._gates.get(loop)
-        if gate is None:
-            gate = self._gates[loop] = _AddGate(self)
-        return gate
+        gates = self._gates.get(loop)
+        if gates is None:
+            gates = self._gates[loop] = {False: _AddGate(self, most_long=_MOST_LONG), True: _AddGate(self)}
+        return gates
+
+    def _through_gate(self, arrival: Arrival, now: Millis | None) -> "asyncio.Future[Accepted]":
+        return self._own_gates[self.store.is_silent(arrival.timeline)].add(arrival, now)
 
     @_like(Digests.add)
     async def add(
@@ -177,7 +186,7 @@ class AsyncDigests:
         if connection is not None:
             await self.store.add_inside_async(connection, [arrival], in_thread=self._in_thread)
             return False
-        return (await self._gate.add(arrival, intake.millis(now))).ready
+        return (await self._through_gate(arrival, intake.millis(now))).ready
 
     @_like(Digests.accept)
     async def accept(
@@ -199,7 +208,7 @@ class AsyncDigests:
         arrival = await self._arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
         if arrival.terms.given:
             await self._refuse_long_delays([arrival])
-        return acceptance(arrival, await self._gate.add(arrival, intake.millis(now)))
+        return acceptance(arrival, await self._through_gate(arrival, intake.millis(now)))
 
     async def _arrival(self, *given: Any, **named: Any) -> Arrival:
         """A record for the store. Whether the namespace allows a large value is read in a thread."""
@@ -438,29 +447,50 @@ def _give_back(attempts: Attempts, opening: Future[Opened]) -> None:
             attempts.finish_quietly(attempt, give_back(begun=False))
 
 
-class _AddGate:
-    """Collects the adds that arrive during a store call, and makes the next call with all of them."""
+_Add = tuple[Arrival, Millis | None, "asyncio.Future[Accepted]"]  # its time, and the answer
 
-    def __init__(self, owner: AsyncDigests) -> None:
+
+class _AddGate:
+    """Collects the adds that arrive during a store call, and makes the next call with all of them.
+
+    A call may take long, because one of its records waits for a server that does not answer. Then the next call does
+    not wait for it, unless `most_long` calls take that long.
+    """
+
+    def __init__(self, owner: AsyncDigests, *, most_long: int = 0) -> None:
         self._owner = owner
-        self._waiting: list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]] = []
+        self._most_long = most_long
+        self._waiting: list[_Add] = []
         self._flushing: asyncio.Task[None] | None = None
+        self._long: set[asyncio.Task[None]] = set()  # flushes whose last call takes long
 
     def add(self, arrival: Arrival, now: Millis | None) -> "asyncio.Future[Accepted]":
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        self._waiting.append((arrival, now, answer))
-        if self._flushing is None:
-            self._flushing = asyncio.create_task(self._flush())
+        self._take([(arrival, now, answer)])
         return answer
 
+    def _take(self, adds: list[_Add]) -> None:
+        self._waiting += adds
+        if self._flushing is None and adds:
+            self._flushing = asyncio.create_task(self._flush())
+
     async def _flush(self) -> None:
+        this = asyncio.current_task()
         try:
-            while self._waiting:
+            while self._waiting and self._flushing is this:
                 await self._gather()
                 if page := self._next_page():
                     await self._call(page)
         finally:
-            self._flushing = None
+            if self._flushing is this:
+                self._flushing = None
+
+    def _leave_behind(self) -> None:
+        """Send the adds that wait, and those to come, beside the call that takes long: another server may answer."""
+        if self._flushing is not None and len(self._long) < self._most_long and self._owner.store.is_divided:
+            self._long.add(self._flushing)
+            self._flushing.add_done_callback(self._long.discard)
+            self._flushing = asyncio.create_task(self._flush()) if self._waiting else None
 
     async def _gather(self) -> None:
         """Wait while each turn of the event loop brings further adds, for a moment at most.
@@ -476,11 +506,15 @@ class _AddGate:
 
     async def drained(self) -> None:
         """Wait until no add is under way."""
-        while self._flushing is not None:
-            await asyncio.wait([self._flushing])
+        while under_way := {*self._long, *([] if self._flushing is None else [self._flushing])}:
+            await asyncio.wait(under_way)
 
-    def _next_page(self) -> list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]]:
+    def _next_page(self) -> list[_Add]:
         """The adds of one store call: those with the same time, without those whose callers no longer wait."""
+        if self._long:
+            self._pass_on_silent()
+        if not self._waiting:
+            return []
         now = self._waiting[0][1]
         size = next((i for i, item in enumerate(self._waiting) if item[1] != now), len(self._waiting))
         size = len(next(pages_of([arrival for arrival, _, _ in self._waiting[: min(size, PAGE_RECORDS)]])))
@@ -488,10 +522,17 @@ class _AddGate:
         del self._waiting[: len(page)]
         return [item for item in page if not item[2].done()]
 
-    async def _call(self, page: list[tuple[Arrival, Millis | None, asyncio.Future[Accepted]]]) -> None:
+    def _pass_on_silent(self) -> None:
+        """Pass the adds to the other gate whose servers were found not to answer while they waited."""
+        is_silent, waiting = self._owner.store.is_silent, self._waiting
+        self._waiting = [each for each in waiting if not is_silent(each[0].timeline)]
+        self._owner._own_gates[True]._take([each for each in waiting if is_silent(each[0].timeline)])
+
+    async def _call(self, page: list[_Add]) -> None:
         arrivals = [arrival for arrival, _, _ in page]
         results: Sequence[Accepted | None]
         failure: Exception | None
+        long = asyncio.get_running_loop().call_later(_LONG, self._leave_behind)
         try:
             results = await self._owner._in_thread(partial(self._owner._digests._accept, arrivals, now=page[0][1]))
         except Exception as error:  # noqa: BLE001  # raised in each caller whose record may not have been accepted
@@ -500,6 +541,8 @@ class _AddGate:
             failure = error
         else:
             failure = None
+        finally:
+            long.cancel()
         for (_, _, answer), result in zip(page, results, strict=True):
             if answer.done():
                 continue

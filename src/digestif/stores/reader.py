@@ -70,6 +70,15 @@ class StoreReader(ABC):
         """The partition that a timeline belongs to. By default there is only one."""
         return 0
 
+    @property
+    def is_divided(self) -> bool:
+        """True if several servers have the partitions, so that some may answer while another one does not."""
+        return False
+
+    def is_silent(self, timeline: str) -> bool:
+        """True if the timeline's server, one of several, does not answer just now: calls would wait for it."""
+        return False
+
     def reach(self) -> None:
         """Try once, for a few seconds, whether the store answers; StoreError says why it does not.
 

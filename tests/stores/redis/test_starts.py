@@ -69,7 +69,7 @@ def test_a_store_that_is_opened_during_a_failover_finds_the_successor(cluster: C
 
 def test_a_failover_that_does_not_end_makes_a_cluster_unavailable(cluster: ClusterServers) -> None:
     with failing_over(cluster) as stale:
-        with pytest.raises(StoreUnavailable, match="has been a replica for 0.3 s: a failover has not ended; try again"):
+        with pytest.raises(StoreUnavailable, match=r"a replica for 0\.3 s: a failover has not ended; try again"):
             stale.digests.add("t", 1)
         stale.end()
 
@@ -170,6 +170,8 @@ def test_a_replica_that_stays_one_is_an_error_of_the_configuration(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "SETTLE_SECONDS", 0.2)
-    with RedisServer(replicaof=f"127.0.0.1 {redis_server.port}") as replica:
-        with pytest.raises(ConfigError, match="this server is a replica.*name its primary"):
-            Digests(replica.url)
+    with (
+        RedisServer(replicaof=f"127.0.0.1 {redis_server.port}") as replica,
+        pytest.raises(ConfigError, match=r"this server is a replica.*name its primary"),
+    ):
+        Digests(replica.url)

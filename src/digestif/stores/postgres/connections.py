@@ -42,6 +42,10 @@ class AccessRefused(psycopg.OperationalError):
     """The server is up and refuses us, for a wrong password or a missing database: waiting does not help."""
 
 
+class ServerNotReady(psycopg.OperationalError):
+    """The server is there and takes no connections: it starts, recovers or shuts down."""
+
+
 class ServerAddress:
     """Where the server is, and as whom we connect. Neither it nor the errors of connecting show the password."""
 
@@ -70,16 +74,20 @@ class ServerAddress:
             except errors.ConnectionTimeout:  # the server says nothing: a ping would hold up all threads, with the GIL
                 raise
             except psycopg.OperationalError as error:
-                if any(words in str(error) for words in FOR_NOW) or not self._is_up():
+                if any(words in str(error) for words in FOR_NOW):
+                    raise
+                if (state := self._ping()) is Ping.REJECT:
+                    raise ServerNotReady(str(error)) from error
+                if state is not Ping.OK:
                     raise
                 if was_up:
                     raise AccessRefused(str(error)) from error
             was_up = True  # it may have come up only after the error: once more
 
-    def _is_up(self) -> bool:
+    def _ping(self) -> Ping:
         """Ping the server: an error of connecting has no code that would tell whether it is up."""
         conninfo = Secret(make_conninfo(self._conninfo.reveal(), connect_timeout=PING_SECONDS))
-        return PGconn.ping(conninfo.reveal().encode()) == Ping.OK
+        return Ping(PGconn.ping(conninfo.reveal().encode()))
 
 
 class PooledConnection(psycopg.Connection[Any]):
@@ -166,6 +174,8 @@ def translation(error: Exception, name: str) -> DigestifError:
         return StoreUnavailable(f"{name}: {said}; check the user, the password and the rights on the schema")
     if isinstance(error, AccessRefused):
         return StoreUnavailable(f"{name}: {said}; check the database, the user and the password")
+    if isinstance(error, ServerNotReady):
+        return StoreUnavailable(f"{name}: {said}; it takes no connections before it is ready, so try again")
     if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # there was no answer of a server
         return StoreUnavailable(f"{name}: {said}; check that the server is up and can be reached")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | PoolTimeout):

@@ -236,7 +236,11 @@ class PostgresDatabase:
     def _listen(self) -> "psycopg.Connection[Any]":
         channel = self._channel(self.prepared(until=monotonic() + LISTEN_SECONDS))
         connection = self._own_connection(until=monotonic() + LISTEN_SECONDS)
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        try:
+            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        except BaseException:  # a replica refuses it
+            connection.close()
+            raise
         return connection
 
     def _channel(self, namespace: Namespace) -> str:

@@ -124,6 +124,13 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
     def partition_of(self, timeline: str) -> int:
         return self._scripts.keys.partition_of(timeline)
 
+    @property
+    def is_divided(self) -> bool:
+        return self._link.topology.is_divided
+
+    def is_silent(self, timeline: str) -> bool:
+        return self._link.misses_nodes and self._link.is_silent(self.partition_of(timeline))
+
     def reach(self) -> None:
         answers = list(self._link.ask_all("PING", patience=0.0).values())
         if all(isinstance(answer, Exception) for answer in answers):

@@ -203,7 +203,7 @@ class RedisWakeups(Wakeups):
             while self._failed:
                 self._topology.refresh(failed=self._failed.popleft())
             self._keys = self._keys or self._find_keys()
-            for source in self._wanted(self._keys):
+            for source in sorted(self._wanted(self._keys), key=lambda source: source.node.silence is not None):
                 if source not in self._subscriptions:
                     self._subscribe(source, self._keys)
         except _TROUBLE as error:

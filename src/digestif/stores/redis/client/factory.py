@@ -97,6 +97,13 @@ def introduction() -> dict[str, Any]:
     return {"driver_info": DriverInfo()}
 
 
+def greet(connection: Any) -> None:
+    """Exchange greetings with a node of a cluster, in the time to connect: the other nodes do not wait for a reply."""
+    connection._sock.settimeout(connection.socket_connect_timeout)
+    connection.on_connect()
+    connection._sock.settimeout(connection.socket_timeout)
+
+
 def _login(target: Target) -> dict[str, Any]:
     return {"username": target.login.user, "password": target.login.password, "client_name": "digestif"}
 
@@ -133,7 +140,7 @@ def _sentinel_node(target: Target, settings: dict[str, Any], options: Options) -
 def _members(target: Target, settings: dict[str, Any]) -> Members:
     if target.db():
         raise ConfigError(f"store: a cluster has no database {target.db()}; leave the number away")
-    everything = {**_login(target), **settings}
+    everything = {**_login(target), **settings, "redis_connect_func": greet}
     return Members(target.addresses, lambda host, port: pool_of(redis.Redis(host=host, port=port, **everything)))
 
 

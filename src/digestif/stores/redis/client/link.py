@@ -10,7 +10,7 @@ from digestif.clock import monotonic
 from digestif.errors import ConfigError
 from digestif.stores.fork import watch
 from digestif.stores.redis.client.commands import Command, Part
-from digestif.stores.redis.client.faults import FAILURES, UNREACHABLE, Remedy, again, final, remedy, unavailable
+from digestif.stores.redis.client.faults import FAILURES, UNREACHABLE, Remedy, again, final, remedy
 from digestif.stores.redis.client.pipeline import UNANSWERED, Confirmation, Request, expect
 from digestif.stores.redis.client.probes import Probes
 from digestif.stores.redis.client.retries import HANGS_SECONDS, Backoff, Sender, backoff, stream, unanswered
@@ -80,7 +80,7 @@ class Link:
         """
         began = monotonic()
         is_plain = self._confirmation is None and not self._closed.is_set()
-        made = stream(requests, self.topology) if is_plain else list(requests)
+        made = stream(requests, self.topology, self._probes) if is_plain else list(requests)
         self._send(unanswered(made), began, self._confirmation)
         return [request.answer for request in made]
 
@@ -96,6 +96,18 @@ class Link:
         requests = [Request(Command(0, parts), pinned=node) for node in nodes]
         answers = self._send(requests, monotonic(), patience=patience)
         return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
+
+    @property
+    def misses_nodes(self) -> bool:
+        """True if one of several nodes does not answer just now."""
+        return bool(self._probes.nodes)
+
+    def is_silent(self, partition: int) -> bool:
+        """True if the node of a partition is one of several, and does not answer just now."""
+        try:
+            return self.topology.node_for(partition).silence is not None
+        except (ConfigError, *FAILURES):
+            return False
 
     def refresh(self, *, after: float) -> None:
         """Find out again which nodes serve the partitions, after so many seconds."""
@@ -155,8 +167,8 @@ class Link:
         except UNREACHABLE as error:
             request.may_be_done = True
             node.drop(connection)
-            if isinstance(error, TimeoutError) and self.topology.is_divided:
-                self._probes.begin(node, unavailable(error, node.name, patience=0))
+            if isinstance(error, TimeoutError):
+                self._probes.suspect(node, error)
             return UNANSWERED
         except BaseException:
             node.drop(connection)

@@ -89,7 +89,8 @@ class NodePipeline:
 
     def expect(self, *, until: float) -> None:
         """Raise TimeoutError unless a reply begins to arrive until then."""
-        expect(self._connection, seconds=until - monotonic())
+        if self._connection is not None:
+            expect(self._connection, seconds=until - monotonic())
 
     def receive(self) -> None:
         """Give each request its answer or its error."""

@@ -8,7 +8,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 from weakref import ref
 
-from digestif.stores.redis.client.faults import FAILURES, Remedy, remedy
+from digestif.stores.redis.client.faults import FAILURES, UNREACHABLE, Remedy, again, remedy, unavailable
 from digestif.stores.redis.client.node import Node
 from digestif.stores.redis.client.topology import Topology
 
@@ -23,17 +23,34 @@ class Probes:
         self._closed = closed
         self._connections: dict[Node, Any] = {}
         self._beginning = Lock()
+        self.nodes: set[Node] = set()
 
-    def begin(self, node: Node, error: Exception) -> None:
-        """Answer calls to the node that fail fast with this error until a probe is answered, or the node is gone."""
+    def suspect(self, node: Node, error: Exception) -> Exception | None:
+        """Probe one of several nodes if this error says that it can't be reached.
+
+        Until a probe is answered, or the node is gone, calls that fail fast are answered with the error that this
+        returns. None: the node is not probed.
+        """
+        if not self._topology.is_divided or not isinstance(error, UNREACHABLE):
+            return None
+        silence = unavailable(error, node.name, patience=0)
+        self._begin(node, silence)
+        return silence
+
+    def _begin(self, node: Node, silence: Exception) -> None:
         with self._beginning:
             if node.silence is not None or self._closed.is_set():
                 return
-            node.silence = error
+            node.silence = again(silence)  # without its traceback, which leads to the link
+            self.nodes.add(node)
         try:
             Thread(target=_probe, args=(ref(self), node, self._closed), name="digestif-probe", daemon=True).start()
         except RuntimeError:  # there are too many threads just now
-            node.silence = None
+            self.end(node)
+
+    def end(self, node: Node) -> None:
+        node.silence = None
+        self.nodes.discard(node)
 
     def is_over(self, node: Node) -> bool:
         """Probe the node once. True if it answered, or serves nothing any more."""
@@ -66,13 +83,19 @@ class Probes:
         """In the child: its nodes are not probed, because the threads stay with the parent."""
         self._beginning = Lock()
         self._connections = {}
+        self.nodes = set()
 
 
 def _probe(owner: ref[Probes], node: Node, closed: Event) -> None:
     """Probe until it is over. A link that is dropped without being closed ends the thread, too."""
-    try:
-        while not closed.is_set() and (probes := owner()) is not None and not probes.is_over(node):
-            del probes
-            closed.wait(PAUSE_SECONDS)
-    finally:
-        node.silence = None
+    while (probes := owner()) is not None:
+        try:
+            is_over = closed.is_set() or probes.is_over(node)
+        except BaseException:
+            probes.end(node)
+            raise
+        if is_over:
+            probes.end(node)
+            return
+        del probes  # while it waits
+        closed.wait(PAUSE_SECONDS)

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import Event
 
+from redis.exceptions import TimeoutError
+
 from digestif.clock import monotonic
 from digestif.errors import ConfigError, StoreUnavailable
 from digestif.ids import chance
 from digestif.stores.redis.client.faults import (
     FAILURES,
-    UNREACHABLE,
     Remedy,
     again,
     final,
@@ -162,14 +163,11 @@ class Sender:
 
     def _is_left_to_probe(self, request: Request, error: Exception) -> bool:
         """Have one of several nodes probed that can't be reached. True if the request does not wait for it."""
-        node = request.node
-        if node is None or not self._topology.is_divided or not isinstance(error, UNREACHABLE):
+        silence = None if request.node is None else self._probes.suspect(request.node, error)
+        if silence is None or not self._fail_fast:
             return False
-        silence = unavailable(error, node.name, patience=0)
-        self._probes.begin(node, silence)
-        if self._fail_fast:
-            request.answer = again(silence)
-        return self._fail_fast
+        request.answer = again(silence)
+        return True
 
     def _refresh(self, failed: Node | None) -> None:
         if failed not in self._refreshed_for:  # once for all requests of an attempt
@@ -194,7 +192,7 @@ class Sender:
         return self._topology.name if node is None else node.name
 
 
-def stream(requests: Iterable[Request], topology: Topology) -> list[Request]:
+def stream(requests: Iterable[Request], topology: Topology, probes: Probes) -> list[Request]:
     """Send each request as soon as it is made, once, and give it an answer if nothing fails. Returns all of them."""
     made: list[Request] = []
     pipelines: dict[Node, OpenPipeline] = {}
@@ -203,7 +201,10 @@ def stream(requests: Iterable[Request], topology: Topology) -> list[Request]:
             made.append(request)
             if request.answer is UNANSWERED:
                 _add_to_pipeline(request, topology, pipelines)
-        for pipeline in [each for each in pipelines.values() if _succeeds(each, each.send)]:
+        sent = [each for each in pipelines.values() if _succeeds(each, partial(_send, each, probes))]
+        if topology.is_divided:
+            _probe_silent(sent, probes)
+        for pipeline in sent:
             _succeeds(pipeline, pipeline.receive)
     finally:
         for pipeline in pipelines.values():
@@ -225,6 +226,26 @@ def _add_to_pipeline(request: Request, topology: Topology, pipelines: dict[Node,
         pipeline.add(request)
     except FAILURES as error:
         pipeline.fail(error)
+
+
+def _send(pipeline: NodePipeline, probes: Probes) -> None:
+    try:
+        pipeline.send()
+    except TimeoutError as error:
+        probes.suspect(pipeline.node, error)
+        raise
+
+
+def _probe_silent(pipelines: Sequence[NodePipeline], probes: Probes) -> None:
+    """Have the nodes probed that do not answer soon: later calls know, though this one goes on to wait for them."""
+    until = monotonic() + HANGS_SECONDS
+    for pipeline in pipelines:
+        try:
+            pipeline.expect(until=until)
+        except TimeoutError as error:
+            probes.suspect(pipeline.node, error)
+        except FAILURES:
+            continue  # it is raised again when the replies are read
 
 
 def _succeeds(pipeline: NodePipeline, step: Callable[[], None]) -> bool:

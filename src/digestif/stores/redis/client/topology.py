@@ -28,8 +28,8 @@ class Topology(Protocol):
     def name(self) -> str:
         """For messages."""
 
-    is_divided = False  # several nodes serve partitions
-    elects = False  # another server may take the place of one that the DSN or a node names
+    is_divided: bool = False  # several nodes serve partitions
+    elects: bool = False  # another server may take the place of one that the DSN or a node names
 
     def node_for(self, partition: int) -> Node:
         """The node that serves a partition. Raises an error of redis-py while there is none."""
