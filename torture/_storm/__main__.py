@@ -56,6 +56,7 @@ class Findings:
     duplicates: int
     moves: int
     upgrades: int
+    shut_out: int  # calls that were refused because their process was too old
     choices: int
     refused: int  # messages that the channel refused
     verified: int  # recounts during the storm that agreed
@@ -158,6 +159,7 @@ def storm(dsns: tuple[str, ...], *, seconds: float, seed: int, parts: frozenset[
         duplicates=account.duplicates,
         moves=len(run.moves.left),
         upgrades=len(account.upgraded),
+        shut_out=account.shut_out,
         choices=sum(map(len, account.choices.values())),
         refused=account.refused,
         verified=len(account.verified),

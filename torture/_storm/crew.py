@@ -21,6 +21,7 @@ from torture._storm.scene import LEASE, Scene
 from torture._storm.weather import Weather
 
 STRIKES = {"kill": 4, "terminate": 2, "stop": 3}
+BUILDS = (2, 1)  # processes of the earlier build for one of the later
 SPARED = ("audit", "upgrade")
 STOPPED = (0.2, 2 * LEASE)  # seconds, so that some leases lapse
 TO_END = 60.0  # seconds for a worker to end after SIGTERM
@@ -94,7 +95,7 @@ class Crew:
     def _build_for(self, role: str) -> str:
         if role == "upgrade":
             return self.upgrading_build
-        return self._random.choice(self.scene.builds)
+        return self._random.choices(self.scene.builds, weights=BUILDS[: len(self.scene.builds)])[0]
 
     def strike(self) -> None:
         """Kill, terminate or stop one of the processes."""
