@@ -115,6 +115,8 @@ class Storm:
                 self.report(now - self.began, seconds)
                 reported = now
             signal.sigtimedwait([], 0.05)  # a pause that needs no thread
+        if self.is_changing or self._upgrades:
+            self.crew.problems.append(f"the last move or upgrade did not end within {TO_REST:g} s")
 
     def rest(self) -> Rest:
         """Return what is left after the storm."""
