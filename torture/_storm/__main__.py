@@ -18,7 +18,7 @@ import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,14 +29,15 @@ from torture._storm.account import Account, judged
 from torture._storm.actor import Notes
 from torture._storm.calm import Rest, calmed
 from torture._storm.crew import Crew, on_duty
-from torture._storm.moves import Moves
+from torture._storm.moves import Moves, pause
 from torture._storm.scene import PARTS, Scene
 from torture._storm.upgrades import Upgrades, is_possible
 from torture._storm.weather import Weather
 
 CREW = {"produce": 2, "tasks": 1, "work": 3, "dispatch": 1, "operate": 1, "audit": 1}
 PAUSE = (0.1, 1.5)  # seconds between two strikes
-TO_REST = 180.0  # seconds for a move to end when the time of the storm is over
+BETWEEN = (6.0, 12.0)  # seconds between a move or an upgrade and the next
+TO_REST = 180.0  # seconds for the last of them to end when the time of the storm is over
 REPORT = 20.0  # seconds between two lines of progress
 READ = 0.5  # seconds between two looks at the notes
 VERIFIED = 60.0  # seconds in which a recount has to agree
@@ -55,6 +56,7 @@ class Findings:
     duplicates: int
     moves: int
     upgrades: int
+    shut_out: int  # calls that were refused because their process was too old
     choices: int
     refused: int  # messages that the channel refused
     verified: int  # recounts during the storm that agreed
@@ -77,25 +79,33 @@ class Storm:
         scene = Scene(parts, produce=f"{dsns[0]}#storm0", serve=(f"{dsns[0]}#storm0",))
         self.crew = Crew(scene, self.weather, self.account.folder, self.random, wanted=CREW)
         self.moves = Moves(self.crew, self.account, self.notes, self.random, dsns)
-        self.folder = folder
+        self.is_changing = False
+        self._upgrades = self._planned_upgrades(folder) if "upgrades" in parts else []
 
-    def changes(self, seconds: float) -> Iterator[Iterator[None]]:
-        """Yield the steps of moves and of upgrades."""
-        if "moves" in self.crew.scene.parts:
-            yield self.moves.steps()
-        if "upgrades" in self.crew.scene.parts:
-            yield Upgrades(self.crew, self.account, self.folder, began=self.began, seconds=seconds).steps()
+    def _planned_upgrades(self, folder: Path) -> list[tuple[float, Callable[[], Iterator[None]]]]:
+        """Return upgrades, and the parts of the storm after which they begin."""
+        upgrades = Upgrades(self.crew, self.account, folder)
+        return [(0.3, upgrades.add), (0.7, upgrades.fence)]
+
+    def _changes(self, seconds: float) -> Iterator[None]:
+        """Move and upgrade, one after the other; yields while the storm goes on."""
+        while True:
+            yield from pause(self.random.uniform(*BETWEEN))
+            self.is_changing = True
+            if self._upgrades and monotonic() > self.began + self._upgrades[0][0] * seconds:
+                yield from self._upgrades.pop(0)[1]()
+            elif "moves" in self.crew.scene.parts and monotonic() < self.began + seconds:
+                yield from self.moves.move()
+            self.is_changing = False
 
     def blow(self, seconds: float) -> None:
-        """Let the storm go on for some seconds, and until the move or upgrade that is under way has ended."""
-        parts, changes = self.crew.scene.parts, [*self.changes(seconds)]
-        end = self.began + seconds
+        """Let the storm go on for some seconds, and until its last move and upgrade have ended."""
+        changes, end = self._changes(seconds), self.began + seconds
         strike, reported, read = self.began + 2, self.began, self.began
-        while (now := monotonic()) < end or (self.crew.is_in_change and now < end + TO_REST):
+        while (now := monotonic()) < end or ((self.is_changing or self._upgrades) and now < end + TO_REST):
             self.crew.tend()
-            for steps in changes:
-                next(steps)
-            if now >= strike and "strikes" in parts:
+            next(changes)
+            if now >= strike and "strikes" in self.crew.scene.parts:
                 self.crew.strike()
                 strike = now + self.random.uniform(*PAUSE)
             if now >= read + READ:
@@ -105,6 +115,8 @@ class Storm:
                 self.report(now - self.began, seconds)
                 reported = now
             signal.sigtimedwait([], 0.05)  # a pause that needs no thread
+        if self.is_changing or self._upgrades:
+            self.crew.problems.append(f"the last move or upgrade did not end within {TO_REST:g} s")
 
     def rest(self) -> Rest:
         """Return what is left after the storm."""
@@ -149,6 +161,7 @@ def storm(dsns: tuple[str, ...], *, seconds: float, seed: int, parts: frozenset[
         duplicates=account.duplicates,
         moves=len(run.moves.left),
         upgrades=len(account.upgraded),
+        shut_out=account.shut_out,
         choices=sum(map(len, account.choices.values())),
         refused=account.refused,
         verified=len(account.verified),

@@ -118,6 +118,11 @@ class Account:
         else:
             self.verified.append(at)
 
+    @property
+    def shut_out(self) -> int:
+        """The number of calls that were refused because their process was too old."""
+        return sum(times for words, times in self.failed.items() if "raised its schema" in words)
+
     # Fates
 
     def trespassing(self) -> list[str]:

@@ -107,6 +107,7 @@ class Actor:
 def play(actor: Actor) -> None:
     """Run one process of the storm."""
     _end_with_parent()
+    actor.notes.note("began")
     shift = shifted_clock(lambda: actor.weather.shift(actor.name)) if actor.weather.has_jumps else nullcontext()
     try:
         with shift:

@@ -21,7 +21,8 @@ from torture._storm.scene import LEASE, Scene
 from torture._storm.weather import Weather
 
 STRIKES = {"kill": 4, "terminate": 2, "stop": 3}
-SPARED = ("audit",)
+BUILDS = (2, 1)  # processes of the earlier build for one of the later
+SPARED = ("audit", "upgrade")
 STOPPED = (0.2, 2 * LEASE)  # seconds, so that some leases lapse
 TO_END = 60.0  # seconds for a worker to end after SIGTERM
 
@@ -33,8 +34,14 @@ class Process:
     role: str
     pid: int
     scene: Scene
+    notes: Path
     ending_since: float | None = None  # when it was killed, or asked to end
     is_stopped: bool = False
+
+    @property
+    def is_standing(self) -> bool:
+        """True if it has begun to play, and can be struck."""
+        return not (self.ending_since or self.is_stopped) and self.notes.exists()
 
 
 class Crew:
@@ -51,7 +58,6 @@ class Crew:
     ) -> None:
         self.scene = scene  # for processes that are started from now on
         self.wanted = dict(wanted)
-        self.is_in_change = False  # during a move or an upgrade, so that there is one at a time
         self.upgrading_build = ""
         self.struck: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -65,17 +71,18 @@ class Crew:
     def fill(self) -> None:
         for role, wanted in self.wanted.items():
             for _ in range(wanted - sum(process.role == role for process in self._processes)):
-                self._processes.append(Process(role, self._fork(role), self.scene))
+                self._processes.append(self._started(role))
 
-    def _fork(self, role: str) -> int:
+    def _started(self, role: str) -> Process:
         build = self._build_for(role)
         name = f"{role}{next(self._numbers)}{LATER if build else ''}"
         scene = replace(self.scene, builds=(build,))
         weather = (self._weather.seed, self._weather.began)
-        part = Part(role, name, str(self._random.random()), scene.written(), weather, str(self._folder / name))
+        notes = self._folder / name
+        part = Part(role, name, str(self._random.random()), scene.written(), weather, str(notes))
         pid = os.fork()
         if pid:
-            return pid
+            return Process(role, pid, self.scene, notes)
         status = 1
         try:
             if build:
@@ -88,13 +95,15 @@ class Crew:
     def _build_for(self, role: str) -> str:
         if role == "upgrade":
             return self.upgrading_build
-        return self._random.choice(self.scene.builds)
+        return self._random.choices(self.scene.builds, weights=BUILDS[: len(self.scene.builds)])[0]
 
     def strike(self) -> None:
         """Kill, terminate or stop one of the processes."""
         [blow] = self._random.choices([*STRIKES], weights=[*STRIKES.values()])
-        standing = [each for each in self._processes if not (each.ending_since or each.is_stopped)]
-        process = self._random.choice([each for each in standing if each.role not in SPARED])
+        standing = [each for each in self._processes if each.role not in SPARED and each.is_standing]
+        if not standing:
+            return
+        process = self._random.choice(standing)
         self.struck[blow] += 1
         if blow == "stop":
             os.kill(process.pid, signal.SIGSTOP)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
+from math import inf
 from random import Random
 
 from digestif.clock import monotonic
@@ -11,9 +12,8 @@ from torture._storm.actor import Notes
 from torture._storm.crew import Crew
 from torture._storm.scene import split_place
 
-BETWEEN = (6.0, 12.0)  # seconds of a storm on one store before it is moved
 FOLLOWED = (2.0, 5.0)  # seconds from the last switch of a producer to the end of the move
-TO_MOVE = 120.0  # seconds that a step may take
+TO_CHANGE = 120.0  # seconds that a step of a move or of an upgrade may take
 
 
 class Moves:
@@ -28,14 +28,9 @@ class Moves:
         self._places = (f"{dsns[number % len(dsns)]}#storm{number}" for number in count())
         next(self._places)  # where the storm begins
 
-    def steps(self) -> Iterator[None]:
-        """Take the steps of the how-to; yields while the storm goes on."""
-        while True:
-            yield from self._wait(self._random.uniform(*BETWEEN))
-            if not self._crew.is_in_change:
-                self._crew.is_in_change = True
-                yield from self._move(self._crew.scene.produce, next(self._places))
-                self._crew.is_in_change = False
+    def move(self) -> Iterator[None]:
+        """Move into the next place, as the how-to says; yields while the storm goes on."""
+        yield from self._move(self._crew.scene.produce, next(self._places))
 
     def _move(self, source: str, target: str) -> Iterator[None]:
         crew, move = self._crew, (source, target)
@@ -47,7 +42,7 @@ class Moves:
         yield from self._until("following", lambda: move in self._account.following)
         crew.scene = replace(crew.scene, produce=target)
         yield from self._recast("produce", "tasks")
-        yield from self._wait(self._random.uniform(*FOLLOWED))
+        yield from pause(self._random.uniform(*FOLLOWED))
         crew.scene = replace(crew.scene, serve=(target,), finishing=True)
         yield from self._recast("operate", "work", "dispatch", "audit", "move")
         yield from self._until("finished", lambda: source in self._account.moved)
@@ -61,15 +56,22 @@ class Moves:
         yield from self._until(f"recast of {', '.join(roles)}", lambda: self._crew.recast(*roles))
 
     def _until(self, what: str, condition: Callable[[], bool]) -> Iterator[None]:
-        began = monotonic()
-        while not condition():
-            if monotonic() > began + TO_MOVE:
-                source, target = (split_place(place)[1] for place in self._crew.scene.move or ("", ""))
-                self._crew.problems.append(f"move of {source} to {target}: not {what} within {TO_MOVE:g} s")
-                began = float("inf")
-            yield
+        source, target = (split_place(place)[1] for place in self._crew.scene.move or ("", ""))
+        yield from until(condition, self._crew.problems, f"move of {source} to {target}: {what}")
 
-    def _wait(self, seconds: float) -> Iterator[None]:
-        end = monotonic() + seconds
-        while monotonic() < end:
-            yield
+
+def until(condition: Callable[[], bool], problems: list[str], what: str) -> Iterator[None]:
+    """Let the storm go on until the condition holds; note a problem if that takes too long."""
+    end = monotonic() + TO_CHANGE
+    while not condition():
+        if monotonic() > end:
+            problems.append(f"{what}: not within {TO_CHANGE:g} s")
+            end = inf
+        yield
+
+
+def pause(seconds: float) -> Iterator[None]:
+    """Let the storm go on for some seconds."""
+    end = monotonic() + seconds
+    while monotonic() < end:
+        yield

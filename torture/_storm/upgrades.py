@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from digestif.clock import monotonic
 from torture._storm.account import Account
 from torture._storm.crew import Crew
+from torture._storm.moves import pause, until
 
 BUILDS = "tests.upgrades.builds"
-ADDITIVE_AT, FENCED_AT = 0.3, 0.75  # parts of the storm
 REFUSED = 3.0  # seconds in which processes that are too old are refused, before they are replaced
 
 
@@ -23,46 +22,36 @@ def is_possible() -> bool:
 class Upgrades:
     """The upgrades of a storm: an additive one, and one that shuts out processes of the first build."""
 
-    def __init__(self, crew: Crew, account: Account, folder: Path, *, began: float, seconds: float) -> None:
+    def __init__(self, crew: Crew, account: Account, folder: Path) -> None:
         self._crew = crew
         self._account = account
-        self._folder = folder
-        self._began = began
-        self._seconds = seconds
+        self._additive = _build(folder / "additive", newer_by=1)
+        self._fencing = _build(folder / "fencing", newer_by=2, oldest_by=1)
 
-    def steps(self) -> Iterator[None]:
-        """Wait, upgrade, wait and fence; yields while the storm goes on."""
-        additive, fencing = self._build("additive", newer_by=1), self._build("fencing", newer_by=2, oldest_by=1)
-        yield from self._until(lambda: self._is_time(ADDITIVE_AT))
-        yield from self._upgrade("", additive)
-        self._crew.is_in_change = False
-        yield from self._until(lambda: self._is_time(FENCED_AT))
-        yield from self._upgrade(additive, fencing)
-        self._account.fenced = self._account.upgraded[fencing]
-        end = monotonic() + REFUSED
-        yield from self._until(lambda: monotonic() > end)
-        yield from self._until(lambda: self._crew.recast(*self._crew.wanted))
-        self._crew.is_in_change = False
-        while True:
-            yield
+    def add(self) -> Iterator[None]:
+        """Raise the schema by an additive change: processes of both builds go on."""
+        yield from self._upgrade("", self._additive)
 
-    def _build(self, name: str, **numbers: int) -> str:
-        return str(importlib.import_module(BUILDS).build(self._folder / name, **numbers))
-
-    def _is_time(self, part: float) -> bool:
-        return monotonic() > self._began + part * self._seconds and not self._crew.is_in_change
+    def fence(self) -> Iterator[None]:
+        """Shut out the processes of the first build, and replace them after a while; yields while the storm goes on."""
+        yield from self._upgrade(self._additive, self._fencing)
+        self._account.fenced = self._account.upgraded[self._fencing]
+        yield from pause(REFUSED)
+        yield from self._until("processes replaced", lambda: self._crew.recast(*self._crew.wanted))
 
     def _upgrade(self, *builds: str) -> Iterator[None]:
         """Let the later of two builds raise the schema; then processes of both are started."""
         crew = self._crew
-        crew.is_in_change = True
         crew.upgrading_build = builds[-1]
         crew.wanted["upgrade"] = 1
-        yield from self._until(lambda: builds[-1] in self._account.upgraded)
+        yield from self._until("schema raised", lambda: builds[-1] in self._account.upgraded)
         crew.wanted["upgrade"] = 0
         crew.scene = replace(crew.scene, builds=builds)
-        yield from self._until(lambda: crew.recast("upgrade"))
+        yield from self._until("process ended", lambda: crew.recast("upgrade"))
 
-    def _until(self, condition: Callable[[], bool]) -> Iterator[None]:
-        while not condition():
-            yield
+    def _until(self, what: str, condition: Callable[[], bool]) -> Iterator[None]:
+        yield from until(condition, self._crew.problems, f"upgrade: {what}")
+
+
+def _build(folder: Path, **numbers: int) -> str:
+    return str(importlib.import_module(BUILDS).build(folder, **numbers))
