@@ -6,7 +6,6 @@ from typing import Protocol
 from digestif.attempts.outages import Outages
 from digestif.core import machine
 from digestif.core.policy import Policy
-from digestif.core.records import State
 from digestif.core.terms import Override
 from digestif.core.texts import message_of
 from digestif.core.times import Millis
@@ -75,7 +74,7 @@ class Admissions:
             self._policies.report(timeline, found.source, error)
             until = at + FAILED_DELAY
         if until is None:
-            until = self._outages.admit(timeline, now=now, limited=limited, is_ready=slot.state is State.READY)
+            until = self._outages.admit(timeline, slot.state, now=now, limited=limited)
         return Admission(timeline, machine.seen(slot), until)
 
     def not_opened(self, timeline: str, *, now: Millis) -> None:

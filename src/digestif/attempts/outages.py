@@ -74,13 +74,18 @@ class Outages:
 
     def _recall(self, name: str, outage: Outage, *, now: Millis, given: Millis | None) -> None:
         """Let timelines come back that wait for a channel by the clock as it was before it was set back."""
-        latest, count = now + outages.LONGEST_KEPT, 0
-        for timeline, slot in _waiting(self._store):
-            is_kept = slot.digest is not None or slot.by_delays is not None
-            if is_kept and slot.at > latest and self._is_behind(timeline, name, outage):
-                count += 1
-                until = outages.kept_until(outage, timeline, now=now, crowd=count, chance=chance())
-                self._store.admit([Admission(timeline, seen(slot), until)], now=given)
+        latest, crowd = now + outages.LONGEST_KEPT, 0
+        for page in _waiting(self._store):
+            kept: dict[int, list[Admission]] = {}  # by partition
+            for timeline, slot in page:
+                is_kept = slot.digest is not None or slot.by_delays is not None
+                if is_kept and slot.at > latest and self._is_behind(timeline, name, outage):
+                    crowd += 1
+                    until = outages.kept_until(outage, timeline, now=now, crowd=crowd, chance=chance())
+                    admissions = kept.setdefault(self._store.partition_of(timeline), [])
+                    admissions.append(Admission(timeline, seen(slot), until))
+            for admissions in kept.values():
+                self._store.admit(admissions, now=given)
 
     # For people
 
@@ -108,22 +113,25 @@ class Outages:
 
     # Before an attempt
 
-    def admit(self, timeline: str, *, now: Millis, limited: bool = True, is_ready: bool = False) -> Millis | None:
+    def admit(self, timeline: str, state: State, *, now: Millis, limited: bool = True) -> Millis | None:
         """None if a timeline may be delivered now, else when it is asked again.
 
-        The answer None may let its digest probe a closed channel, which is noted. Without `limited`, it may leave
-        while others return. `is_ready` says that `schedule` may have chosen it to probe.
+        The answer None may let its digest probe a closed channel, which is noted; one that is ready may have been
+        chosen by `schedule` to do so. Without `limited`, it may leave while others return.
         """
         closed = self._closed_for(timeline, now=now)
         if closed is None:
             return None
         name, outage = closed
+        if outage.is_ahead(now):  # noted before the clock was set back, and read just before that
+            self._tidy(now)
+            outage = self._notes.found.get(name, outage)
         if outage.phase is Phase.RETURNING:
             return None if not limited or self._return_one(name, outage, now=now) else outages.returns_at(now, chance())
-        if not is_ready and outage.is_probed_by(timeline, now):  # its lease lapsed, so it is asked about again
+        if state is State.OPEN and outage.is_probed_by(timeline, now):  # its lease lapsed
             lapsed = partial(outages.after_probe_lapsed, timeline=timeline, now=now)
             outage = self._change(name, _unless_none(lapsed), now=now) or outage
-        if self._begin_probe(name, outage, timeline, now=now, is_ready=is_ready):
+        if self._begin_probe(name, outage, timeline, now=now, is_ready=state is State.READY):
             return None
         self._note_pattern(name, outage, timeline, now=now)
         crowd = self._crowd.count(name)
@@ -374,13 +382,13 @@ def _tidied(outage: Outage | None, *, now: Millis) -> Outage | None:
     return None if outage is None or outage.is_over(now) else outages.after_set_back(outage, now=now)
 
 
-def _waiting(store: Store) -> Iterator[tuple[str, Slot]]:
-    """All timelines that wait, read in pages."""
+def _waiting(store: Store) -> Iterator[list[tuple[str, Slot]]]:
+    """Pages of all timelines that wait."""
     page = store.look_over(State.WAITING, prefix="", after=None, limit=PAGE_TIMELINES)
-    yield from page.timelines
+    yield page.timelines
     while page.after is not None:
         page = store.look_over(State.WAITING, prefix="", after=page.after, limit=PAGE_TIMELINES)
-        yield from page.timelines
+        yield page.timelines
 
 
 def _unless_none(change: Callable[[Outage], Outage | None]) -> Change:
