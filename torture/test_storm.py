@@ -30,7 +30,7 @@ WITHOUT = os.environ.get("DIGESTIF_STORM_WITHOUT", "")  # parts of the mix, sepa
 OPTIONS = {"cluster": "?partitions=8"}  # a move visits each partition at every step
 
 
-@pytest.mark.timeout(float(SECONDS) + 900)
+@pytest.mark.timeout(float(SECONDS) + 1500)
 @pytest.mark.parametrize("store", ["sqlite", "redis", "cluster", "postgres"])
 def test_a_storm_loses_nothing(store: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with dsn_of(store, tmp_path) as dsn, capfd.disabled():  # shows progress as it comes
