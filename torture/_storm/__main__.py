@@ -37,7 +37,7 @@ from torture._storm.weather import Weather
 CREW = {"produce": 2, "tasks": 1, "work": 3, "dispatch": 1, "operate": 1, "audit": 1}
 PAUSE = (0.1, 1.5)  # seconds between two strikes
 BETWEEN = (6.0, 12.0)  # seconds between a move or an upgrade and the next
-TO_REST = 180.0  # seconds for the last of them to end when the time of the storm is over
+TO_REST = 600.0  # seconds for the last of them to end when the time of the storm is over
 REPORT = 20.0  # seconds between two lines of progress
 READ = 0.5  # seconds between two looks at the notes
 VERIFIED = 60.0  # seconds in which a recount has to agree

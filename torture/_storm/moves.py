@@ -13,7 +13,7 @@ from torture._storm.crew import Crew
 from torture._storm.scene import split_place
 
 FOLLOWED = (2.0, 5.0)  # seconds from the last switch of a producer to the end of the move
-TO_CHANGE = 120.0  # seconds that a step of a move or of an upgrade may take
+TO_CHANGE = 300.0  # seconds that a step of a move or of an upgrade may take, also on a busy machine
 
 
 class Moves:
