@@ -21,7 +21,6 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Durability,
-    Group,
     Lease,
     Maintained,
     QuarantinedRecord,
@@ -31,6 +30,7 @@ from digestif.stores.base import (
     Requeued,
     SchedulePage,
     Store,
+    SuspectGroup,
     Take,
     Taken,
 )
@@ -109,7 +109,7 @@ class OffStore(Store):
         return ClaimPage([], 0)
 
     def claim_suspects(
-        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: SuspectGroup, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         return ClaimPage([], 0)
 
