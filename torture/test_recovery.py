@@ -173,6 +173,8 @@ def test_digests_that_kill_their_workers_are_buried_and_no_other(
         print(f"{store}: {poison} among {neighbours}: {took:.1f} s, {crew.deaths} deaths")  # noqa: T201
         letters = {letter.timeline: letter.reason for letter in digests.dead_letters()}
         assert sorted(letters) == [f"poison{number}" for number in range(poison)]
-        assert all(reason.startswith("its lease lapsed 3 times while it was tried alone") for reason in letters.values())
+        assert all(
+            reason.startswith("its lease lapsed 3 times while it was tried alone") for reason in letters.values()
+        )
         assert digests.ledger().delivered == neighbours
         assert digests.verify()

@@ -21,7 +21,6 @@ from digestif.stores.base import (
     Burial,
     ClaimPage,
     Completion,
-    Group,
     Lease,
     Maintained,
     QuarantinedRecord,
@@ -29,6 +28,7 @@ from digestif.stores.base import (
     Requeue,
     Requeued,
     Store,
+    SuspectGroup,
     Take,
     Taken,
 )
@@ -200,7 +200,7 @@ class Book:
     def _saw_claim_suspects(
         self,
         partition: int,
-        group: Group,
+        group: SuspectGroup,
         *,
         answer: ClaimPage,
         at: Millis,

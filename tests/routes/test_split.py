@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from digestif import DeliveryFailed, Digest, Digests, Message, Policy, Receipt, Record, Unavailable
-from digestif.stores.base import Group
+from digestif.stores.base import SuspectGroup
 from tests.routes.recorder import Recording, T, add, by_reader
 from tests.worker.workers import once
 
@@ -126,7 +126,7 @@ def test_a_worker_that_lost_the_lease_serves_no_further_recipient(digests: Diges
 
     async def deliver_slowly(message: Message) -> Receipt:
         lease_over = int((T + 31) * 1000)
-        digests.store.claim_suspects(0, Group(8, 8, alone=False), token="other", lease=30_000, now=lease_over)
+        digests.store.claim_suspects(0, SuspectGroup(8, 8, alone=False), token="other", lease=30_000, now=lease_over)
         return await deliver(message)
 
     channel.deliver = deliver_slowly  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from typing import Any
 
 from digestif import Digests, InvalidState, Policy, StaleLease
 from digestif.clock import monotonic
-from digestif.stores.base import Completion, Group, Lease, Take
+from digestif.stores.base import Completion, Lease, SuspectGroup, Take
 from digestif.stores.sqlite import SQLiteStore
 from tests.children import Report
 
@@ -72,7 +72,7 @@ def with_a_block(digests: Digests, timeline: str, report: Report) -> None:
 
 
 def suspects(store: SQLiteStore, token: str, *, lease: int = LEASE) -> list[Lease]:
-    return store.claim_suspects(0, Group(8, 8, alone=False), token=token, lease=lease, now=None).leases
+    return store.claim_suspects(0, SuspectGroup(8, 8, alone=False), token=token, lease=lease, now=None).leases
 
 
 def records(store: SQLiteStore, lease: Lease) -> tuple[str, list[str]]:

@@ -25,7 +25,7 @@ from digestif import (
 )
 from digestif.attempts import Room
 from digestif.attempts.unhandled import UnhandledTimelines
-from digestif.stores.base import Group
+from digestif.stores.base import SuspectGroup
 from digestif.testing import FakeClock
 from tests.worker.workers import Ear, once, rounds, working
 
@@ -363,7 +363,7 @@ def lapse(digests: Digests, clock: FakeClock, *, alone: list[bool]) -> None:
     digests.store.claim(0, 1, token=str(clock()), lease=30_000, now=int(clock() * 1000))
     clock.advance(30)
     for is_alone in alone[1:]:
-        group = Group(1, 1, is_alone)
+        group = SuspectGroup(1, 1, is_alone)
         digests.store.claim_suspects(0, group, token=str(clock()), lease=30_000, now=int(clock() * 1000))
         clock.advance(30)
 

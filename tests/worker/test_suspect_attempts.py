@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from digestif import Digest, Digests, Policy
+from digestif import Digest, Digests, Policy, Unavailable, Worker
+from digestif.attempts import Room
 from digestif.core.times import to_millis
+from digestif.core.verdicts import DELIVERED
 from digestif.ids import fresh_id
-from digestif.stores.base import ClaimPage, Group
+from digestif.stores.base import PAGE_RECORDS, ClaimPage, SuspectGroup
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock
+from digestif.testing.partitioned import Partitioned
 from digestif.worker.limits import Limits, Tuning
 from digestif.worker.loop import Loop
 from digestif.worker.suspects import Suspects
@@ -38,7 +41,7 @@ class Watched(MemoryStore):
         self.claims["ordinary"] += 1
         return super().claim(*arguments, **options)
 
-    def claim_suspects(self, partition: int, group: Group, **options: Any) -> ClaimPage:
+    def claim_suspects(self, partition: int, group: SuspectGroup, **options: Any) -> ClaimPage:
         self.claims["suspects"] += 1
         self.alone.append(group.alone)
         assert self.may_give.wait(PATIENCE)
@@ -234,3 +237,77 @@ def test_suspects_that_have_waited_long_enough_are_tried_beside_what_does_not_en
 
     assert store.alone == [False]
     assert digests.ledger().delivered == 2
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_an_attempt_that_probes_a_closed_channel_is_no_evidence(
+    digests: Digests, store: Watched, clock: FakeClock, is_closed: bool
+) -> None:
+    """Workers may be killed during an outage, again and again while the same digest probes."""
+    digests.handler("mail:*", channel="mail")(lambda digest: raise_unavailable())
+    let_lapse(digests, clock, "mail:bob")
+    if is_closed:
+        digests.add("mail:ada", 1)
+        asyncio.run(Worker(digests).run_once(now=clock()))
+        [outage] = digests.outages(now=clock())
+        clock.set((outage.next_probe or clock()) + 1)
+
+    [attempt] = digests.attempts(clock()).claim_suspects(1, alone=True, room=Room()).attempts
+
+    assert attempt.lease.lapses == 1
+    assert store.inspect("mail:bob").group == (0 if is_closed else 1)
+
+
+def raise_unavailable() -> None:
+    raise Unavailable("refused")
+
+
+def test_suspects_that_do_not_fit_into_memory_stay_suspects(digests: Digests, store: Watched, clock: FakeClock) -> None:
+    """Given back as others are, they would be claimed beside healthy digests, and end their worker."""
+    digests.handler("*")(lambda _: None)
+    digests.add_many([("one", number) for number in range(PAGE_RECORDS)])
+    let_lapse(digests, clock, "one", "other")
+    attempts = digests.attempts(clock())
+
+    page = attempts.claim_suspects(2, alone=True, room=Room(records=PAGE_RECORDS))
+
+    assert [attempt.timeline for attempt in page.attempts] == ["one"]
+    assert page.judged == []
+    assert (store.inspect("other").state, store.inspect("other").group) == ("open", 0)
+    attempts.end([(attempt, DELIVERED) for attempt in page.attempts])
+    page = attempts.claim_suspects(2, alone=True, room=Room())
+    assert [attempt.timeline for attempt in page.attempts] == ["other"]
+    assert attempts.is_process_idle is False
+
+
+def test_a_group_spans_partitions_and_pages(clock: FakeClock) -> None:
+    """The first to lapse decides, wherever it is; the others are claimed page by page."""
+    store = Partitioned([MemoryStore() for _ in range(4)])
+    digests = Digests(store, policy=Policy(minimum_delay=60), lease=LEASE, clock=clock)
+    digests.handler("*")(lambda _: None)
+    let_lapse(digests, clock, *(f"t{number}" for number in range(300)))
+    attempts = digests.attempts(clock())
+    assert attempts.claim(1, room=Room()).claimed == 0
+
+    groups = [attempts.claim_suspects(size, alone=True, room=Room()) for size in (256, 256)]
+
+    assert [group.claimed for group in groups] == [256, 44]
+    assert len({attempt.timeline for group in groups for attempt in group.attempts}) == 300
+
+
+def test_a_large_group_is_disturbed_by_what_begins_beside_it(
+    digests: Digests, store: Watched, clock: FakeClock
+) -> None:
+    """Each of its leases says how large it is, until another attempt begins: then none does."""
+    names = [f"t{number}" for number in range(250)]
+    digests.handler("*")(lambda _: None)
+    let_lapse(digests, clock, *names)
+    attempts = digests.attempts(clock())
+    page = attempts.claim_suspects(250, alone=True, room=Room())
+    assert {store.inspect(name).group for name in names} == {250}
+
+    digests.add("other", 1)
+    attempts.claim(1, room=Room())
+
+    assert len(page.attempts) == 250
+    assert {store.inspect(name).group for name in names} == {0}

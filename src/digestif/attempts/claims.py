@@ -11,7 +11,17 @@ from digestif.core.times import Millis, instant_text, to_seconds
 from digestif.errors import Busy, InvalidState, StoreError
 from digestif.events.base import Events
 from digestif.ids import fresh_id, shuffled
-from digestif.stores.base import PAGE_TIMELINES, Admitted, Candidate, ClaimPage, Group, Lease, Store, Taken, Unadmitted
+from digestif.stores.base import (
+    PAGE_TIMELINES,
+    Admitted,
+    Candidate,
+    ClaimPage,
+    Lease,
+    Store,
+    SuspectGroup,
+    Taken,
+    Unadmitted,
+)
 from digestif.stores.partitions import visit
 
 LOST_PAGES = 8  # of suspects in a row that other workers opened first; then a group begins without more of them
@@ -138,7 +148,7 @@ class Claims:
         The partition whose suspects lapsed first, as claims have seen it, comes first.
         """
         asks = self._asks
-        group, leases = Group(size, size, alone), list[Lease]()
+        group, leases = SuspectGroup(size, size, alone), list[Lease]()
 
         def pages(partition: int) -> Iterator[None]:
             nonlocal group
@@ -190,7 +200,7 @@ class Claims:
         return admitted
 
 
-def _joined(group: Group, page: ClaimPage, *, opened: int, kept: int) -> Group:
+def _joined(group: SuspectGroup, page: ClaimPage, *, opened: int, kept: int) -> SuspectGroup:
     """The group after a page of suspects. Those that could not be admitted are passed over, too."""
     if not (page.leases or page.candidates or page.passed_over):
         return group

@@ -29,6 +29,7 @@ if _TYPE_CHECKING:
         Release,
         SchedulePage,
         Store,
+        SuspectGroup,
         Take,
         Taken,
         Wakeups,
@@ -88,6 +89,7 @@ __all__ = [
     "Store",
     "StoreReader",
     "Stored",
+    "SuspectGroup",
     "Take",
     "Taken",
     "Terms",
@@ -111,7 +113,7 @@ _HOMES = {  # where each name is defined
     "digestif.dsn": "Dsn number option yes_or_no",
     "digestif.stores.base": "HISTORY_KEYS HISTORY_LIMIT PAGE_BYTES PAGE_RECORDS PAGE_TIMELINES Accepted Arrival "
     "Burial ClaimPage Completion Due Durability Lease Maintained QuarantinedRecord Release SchedulePage "
-    "Store Take Taken Wakeups",
+    "Store SuspectGroup Take Taken Wakeups",
     "digestif.stores.memory": "MemoryStore",
     "digestif.stores.reader": "Part StoreReader",
     "digestif.stores.redis": "from_client",

@@ -166,7 +166,7 @@ class ClaimPage(NamedTuple):
     passed_over: int = 0  # of `claim_suspects`: suspects that may not join a group of this size
 
 
-class Group(NamedTuple):
+class SuspectGroup(NamedTuple):
     """A group of suspects that a worker is about to try beside each other."""
 
     size: int  # once decided; before that the largest that the worker tries
@@ -489,7 +489,7 @@ class Store(StoreReader, Notes, Documents):
 
     @abstractmethod
     def claim_suspects(
-        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: SuspectGroup, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         """Open suspects (timelines whose lease lapsed) that are not paused and may join a group.
 

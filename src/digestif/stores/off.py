@@ -21,7 +21,6 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Durability,
-    Group,
     Lease,
     LeaseEnd,
     Maintained,
@@ -32,6 +31,7 @@ from digestif.stores.base import (
     Requeued,
     SchedulePage,
     Store,
+    SuspectGroup,
     Take,
     Taken,
 )
@@ -110,7 +110,7 @@ class OffStore(Store):
         return ClaimPage([], 0)
 
     def claim_suspects(
-        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: SuspectGroup, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         return ClaimPage([], 0)
 

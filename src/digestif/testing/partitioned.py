@@ -28,7 +28,6 @@ from digestif.stores.base import (
     Burial,
     ClaimPage,
     Completion,
-    Group,
     Lease,
     LeaseEnd,
     Maintained,
@@ -39,6 +38,7 @@ from digestif.stores.base import (
     Requeued,
     SchedulePage,
     Store,
+    SuspectGroup,
     Take,
     Taken,
 )
@@ -152,7 +152,7 @@ class Partitioned(Store):
         return claimed._replace(pages={of: self._without_lost(page) for of, page in claimed.pages.items()})
 
     def claim_suspects(
-        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: SuspectGroup, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         part, inner = self._place(partition)
         claimed = part.claim_suspects(inner, group, token=token, lease=lease, now=now, asks=asks)

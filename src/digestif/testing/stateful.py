@@ -27,11 +27,11 @@ from digestif.stores.base import (
     Candidate,
     ClaimPage,
     Completion,
-    Group,
     Lease,
     Release,
     Requeue,
     Store,
+    SuspectGroup,
     Take,
     Taken,
 )
@@ -137,7 +137,7 @@ steps = st.sampled_from(PASSING)
 maybe_seconds = st.none() | seconds
 indexes = st.integers(0, HELD - 1)
 changes = st.none() | st.sampled_from(("add", "delete", "flush", "pause", "retract", "schedule", "set_policy"))
-groups = st.builds(lambda size, alone: Group(size, size, alone), st.sampled_from([1, 1, 2, 4]), st.booleans())
+groups = st.builds(lambda size, alone: SuspectGroup(size, size, alone), st.sampled_from([1, 1, 2, 4]), st.booleans())
 picks = st.integers(0, 4 * len(TIMELINES) - 1)  # the lower quarter: any timeline, otherwise one that fits
 delays = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(("within", "first_delay", "increment_delay", "maximum_delay"), seconds)
@@ -376,7 +376,9 @@ class StoreMachine(RuleBasedStateMachine):
             assert all(claimable[one] <= claimable[other] for one in touched for other in left)
 
     @rule(group=groups, policy=policies, passing=steps, takes=st.booleans(), meanwhile=changes)
-    def claim_suspects(self, group: Group, policy: str, passing: float, takes: bool, meanwhile: str | None) -> None:
+    def claim_suspects(
+        self, group: SuspectGroup, policy: str, passing: float, takes: bool, meanwhile: str | None
+    ) -> None:
         self.now += ms(passing)
         suspects = self.model.suspects(self.now)
         largest = {key: self.model.largest_group(key) for key in suspects}

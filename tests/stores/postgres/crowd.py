@@ -10,7 +10,7 @@ import psycopg
 
 from digestif import Digests, Policy, Record
 from digestif.clock import monotonic, wall_clock
-from digestif.stores.base import Completion, Group, Lease, Release, Store, Take
+from digestif.stores.base import Completion, Lease, Release, Store, SuspectGroup, Take
 from digestif.testing.servers import becomes_true
 from tests.alone import alone
 from tests.children import Child, Report, killed_at_the_end, listen
@@ -72,7 +72,9 @@ def deliver(digests: Digests, chance: random.Random) -> Steps:
     for number in count():
         term = chance.choice(LEASES)
         leases = store.claim(0, 10, token=f"{number}", lease=term, now=None).leases
-        suspects = store.claim_suspects(0, Group(8, 8, alone=False), token=f"{number}", lease=term, now=None).leases
+        suspects = store.claim_suspects(
+            0, SuspectGroup(8, 8, alone=False), token=f"{number}", lease=term, now=None
+        ).leases
         completions, releases = [], []
         for lease in [*leases, *suspects]:
             is_whole, fate = is_read(store, lease), chance.random()

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from digestif.core.terms import Terms
-from digestif.stores.base import Arrival, Group, QuarantinedRecord, Store, Take
+from digestif.stores.base import Arrival, QuarantinedRecord, Store, SuspectGroup, Take
 from digestif.stores.postgres.transaction import SQL
 from digestif.stores.registry import open_store
 from digestif.testing.conformance.port import (
@@ -122,8 +122,11 @@ def test_suspects_are_looked_for_where_claims_are(url: str) -> None:
         store.claim(0, 10, token="x", lease=1000, now=None)
         digests.resume("early")
 
-        assert store.claim_suspects(0, Group(8, 8, alone=False), token="x", lease=1000, now=None).leases == []
-        assert len(store.claim_suspects(0, Group(8, 8, alone=False), token="x", lease=1000, now=2_000_000).leases) == 1
+        assert store.claim_suspects(0, SuspectGroup(8, 8, alone=False), token="x", lease=1000, now=None).leases == []
+        assert (
+            len(store.claim_suspects(0, SuspectGroup(8, 8, alone=False), token="x", lease=1000, now=2_000_000).leases)
+            == 1
+        )
 
 
 def test_many_that_lapsed_long_ago_keep_no_floor_above_them(url: str) -> None:

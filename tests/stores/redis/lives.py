@@ -16,12 +16,12 @@ from digestif.stores.base import (
     Burial,
     ClaimPage,
     Completion,
-    Group,
     Lease,
     QuarantinedRecord,
     Release,
     Replan,
     Store,
+    SuspectGroup,
     Take,
 )
 from digestif.stores.documents import Bounds, Document
@@ -139,7 +139,7 @@ EVERYDAY = [  # of any store
     Step("open", opened("n", "lost", now=200_000, lasts=1)),
     Step(
         "claim_suspects",
-        lambda digests: digests.store.claim_suspects(0, Group(1, 1), token="fourth", lease=30_000, now=200_001),
+        lambda digests: digests.store.claim_suspects(0, SuspectGroup(1, 1), token="fourth", lease=30_000, now=200_001),
     ),
     Step("remove", lambda digests: digests.store.remove(lease("n", "fourth"), ["k"], now=200_000)),
     Step("mark_served", lambda digests: digests.store.mark_served(lease("n", "fourth"), ["ada"], now=200_000)),

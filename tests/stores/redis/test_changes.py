@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from digestif import ConfigError, Digests, Event, Policy, StoreChanged, StoreError, StoreUnavailable
-from digestif.stores.base import Group, Store
+from digestif.stores.base import Store, SuspectGroup
 from digestif.stores.redis.client.topology import slot_of
 from digestif.testing.servers import ClusterServers, RedisServer, free_port
 
@@ -36,7 +36,9 @@ CALLS: dict[str, Callable[[Digests], object]] = {
     "add_many": lambda digests: digests.add_many(spread()),
     "digest": lambda digests: digests.digest("t").__enter__(),
     "claim": lambda digests: digests.store.claim(0, 1, token="x", lease=1000, now=None),
-    "claim_suspects": lambda digests: digests.store.claim_suspects(0, Group(1, 1), token="x", lease=1000, now=None),
+    "claim_suspects": lambda digests: digests.store.claim_suspects(
+        0, SuspectGroup(1, 1), token="x", lease=1000, now=None
+    ),
     "schedule": lambda digests: list(digests.schedule()),
     "maintenance": lambda digests: digests.maintenance(),
     "retract": lambda digests: digests.retract("t", "k"),

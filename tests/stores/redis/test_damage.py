@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from digestif import Digests, Policy, Record, StoreError
-from digestif.stores.base import Group
+from digestif.stores.base import SuspectGroup
 from digestif.stores.reader import Part
 from digestif.stores.redis import encoding
 from digestif.stores.redis.store import RedisStore
@@ -158,7 +158,7 @@ def test_a_digest_whose_keys_are_of_the_wrong_type_stops_nobody(
     client.set(f"{{d:0}}:{key}:bad", "text")
 
     assert store.extend(leases, lease=1, now=NOW) == [True, True]
-    claimed = store.claim_suspects(0, Group(8, 8), token="x", lease=1, now=NOW + 10)
+    claimed = store.claim_suspects(0, SuspectGroup(8, 8), token="x", lease=1, now=NOW + 10)
     assert ([lease.timeline for lease in claimed.leases], claimed.retired) == (["good"], 1)
     assert any("'bad'" in problem for problem in digests.verify().problems)
     digests.repair(now=T)
@@ -239,7 +239,7 @@ def test_names_among_the_leases_that_belong_to_nothing_do_not_hide_a_suspect_for
     client.zadd("{d:0}:leases", {**ghosts, b"\xff": 2.0})
 
     first, second = (
-        store.claim_suspects(0, Group(8, 8), token=f"{number}", lease=1, now=lease.until) for number in range(2)
+        store.claim_suspects(0, SuspectGroup(8, 8), token=f"{number}", lease=1, now=lease.until) for number in range(2)
     )
 
     assert first.leases == []

@@ -10,7 +10,7 @@ import pytest
 
 from digestif.core.damage import Damage
 from digestif.core.terms import Terms
-from digestif.stores.base import Arrival, Burial, ClaimPage, Completion, Group, Lease, Release, Store
+from digestif.stores.base import Arrival, Burial, ClaimPage, Completion, Lease, Release, Store, SuspectGroup
 from digestif.stores.memory import MemoryStore
 from digestif.stores.redis.store import RedisStore
 from digestif.stores.transfer import ImportPage, TransferStore
@@ -45,7 +45,7 @@ def claim_suspects(stores: Twins, *, now: int, alone: bool = False, size: int | 
     size = (1 if alone else 8) if size is None else size
 
     def act(store: Store) -> ClaimPage:
-        group = Group(size, size, alone)
+        group = SuspectGroup(size, size, alone)
         return store.claim_suspects(0, group, token=f"suspects@{now}", lease=LEASE, now=now)
 
     return stores.do(act)
@@ -161,7 +161,7 @@ def test_a_group_goes_on_behind_those_that_were_passed_over() -> None:
     with twins() as stores:
         add(stores, *"abc")
         lapse(stores, *"abc")
-        group = Group(2, 1, is_decided=True, skip=1)
+        group = SuspectGroup(2, 1, is_decided=True, skip=1)
 
         page = stores.do(lambda store: store.claim_suspects(0, group, token="x", lease=LEASE, now=LATER + 9))
 
@@ -203,7 +203,7 @@ def test_a_damaged_suspect_is_reported_and_leaves_the_schedule() -> None:
         reported: list[Damage] = []
         store.damages.subscribe(reported.append)
 
-        claimed = store.claim_suspects(0, Group(2, 2), token="x", lease=LEASE, now=LATER)
+        claimed = store.claim_suspects(0, SuspectGroup(2, 2), token="x", lease=LEASE, now=LATER)
 
         assert (names(claimed), claimed.retired) == (["good"], 1)
         assert client.zrange("{d:0}:leases", 0, -1) == [b"good"]
@@ -220,7 +220,9 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
         arrive(store, "t", ["a"])
         open_lease(store, "t")
         acts: dict[str, Callable[[], object]] = {
-            "claimed": lambda: other.claim_suspects(0, Group(8, 8, alone=False), token="other", lease=LEASE, now=LATER),
+            "claimed": lambda: other.claim_suspects(
+                0, SuspectGroup(8, 8, alone=False), token="other", lease=LEASE, now=LATER
+            ),
             "paused": lambda: other.pause("t", True, now=LATER),
             "deleted": lambda: other.delete("t", now=LATER),
         }
@@ -232,7 +234,7 @@ def test_a_suspect_that_changed_since_it_was_found_is_left_alone(
             return found
 
         monkeypatch.setattr(RedisStore, "_without_strays", be_late)
-        claimed = store.claim_suspects(0, Group(8, 8, alone=False), token="late", lease=LEASE, now=LATER)
+        claimed = store.claim_suspects(0, SuspectGroup(8, 8, alone=False), token="late", lease=LEASE, now=LATER)
         token = store.inspect("t").token
 
     assert claimed == ClaimPage([], 0, more=True, size=8)  # others were faster: another look is worth it
@@ -351,7 +353,7 @@ def test_a_lease_that_an_earlier_release_noted_as_alone_is_a_group_of_one() -> N
         client.hset(key, "", stored[:head] + msgspec.msgpack.encode({**fields, "alone": True}))
 
         assert store.inspect("t").alone is True
-        [lease] = store.claim_suspects(0, Group(4, 4), token="x", lease=LEASE, now=LATER).leases
+        [lease] = store.claim_suspects(0, SuspectGroup(4, 4), token="x", lease=LEASE, now=LATER).leases
 
         assert (lease.lapses, lease.lapses_alone) == (1, 1)
         assert (store.inspect("t").alone, store.inspect("t").group) == (False, 1)

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from digestif import Digests, Policy, Record
-from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Burial, Completion, Group, Lease, Release, Take
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Burial, Completion, Lease, Release, SuspectGroup, Take
 from digestif.stores.sqlite import SQLiteStore
 from digestif.stores.sqlite.slots import SQL
 from tests.stores.sqlite.populations import HOUR, NOW, store_with_due
@@ -53,7 +53,7 @@ def test_many_suspects_cost_a_claim_no_more_than_few(name: str) -> None:
     later = NOW + 2 * HOUR
     calls: dict[str, Callable[[SQLiteStore], object]] = {
         "claim": lambda store: store.claim(0, PAGE_TIMELINES, token="x", lease=HOUR, now=later),
-        "claim suspects": lambda store: store.claim_suspects(0, Group(1, 1), token="x", lease=HOUR, now=later),
+        "claim suspects": lambda store: store.claim_suspects(0, SuspectGroup(1, 1), token="x", lease=HOUR, now=later),
     }
 
     few, many = (steps_with_suspects(count, calls[name]) for count in (300, 3_000))

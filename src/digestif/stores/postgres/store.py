@@ -16,13 +16,13 @@ from digestif.stores.base import (
     Arrival,
     ClaimPage,
     Durability,
-    Group,
     InThread,
     Lease,
     Maintained,
     Requeue,
     Requeued,
     SchedulePage,
+    SuspectGroup,
     Wakeups,
 )
 from digestif.stores.fork import watch
@@ -144,7 +144,7 @@ class PostgresStore(RowStore):
         return self._write(unit)
 
     def claim_suspects(
-        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: SuspectGroup, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         at = self._now(now)
 

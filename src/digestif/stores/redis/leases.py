@@ -23,12 +23,12 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Due,
-    Group,
     Lease,
     LeaseEnd,
     QuarantinedRecord,
     Release,
     Store,
+    SuspectGroup,
     Take,
     Taken,
     Unadmitted,
@@ -196,7 +196,7 @@ class RedisLeases(RedisVerbs, Store):
         )
 
     def claim_suspects(
-        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: SuspectGroup, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         wanted = min(group.limit, ACTED_TIMELINES)
         found = self._scripts.query_one("suspects", Call(partition, NO_KEYS, pack((group.skip, wanted))), now=now)

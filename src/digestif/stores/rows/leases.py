@@ -16,10 +16,10 @@ from digestif.stores.base import (
     Candidate,
     ClaimPage,
     Due,
-    Group,
     Lease,
     LeaseEnd,
     Release,
+    SuspectGroup,
     Unadmitted,
 )
 from digestif.stores.rows.expiry import expirable
@@ -44,7 +44,7 @@ def claim(rows: Rows, limit: int, grant: Grant, *, asks: bool) -> ClaimPage:
     return page._replace(retired=retired, suspect=suspect)
 
 
-def claim_suspects(rows: Rows, group: Group, grant: Grant, *, asks: bool) -> ClaimPage:
+def claim_suspects(rows: Rows, group: SuspectGroup, grant: Grant, *, asks: bool) -> ClaimPage:
     if rows.is_moving():
         return ClaimPage([], 0, size=group.size)
     wanted = min(group.limit, PAGE_TIMELINES)

@@ -26,7 +26,6 @@ from digestif.stores.base import (
     Burial,
     ClaimPage,
     Completion,
-    Group,
     Lease,
     LeaseEnd,
     Maintained,
@@ -37,6 +36,7 @@ from digestif.stores.base import (
     Requeued,
     SchedulePage,
     Store,
+    SuspectGroup,
     Take,
     Taken,
     Wakeups,
@@ -158,7 +158,7 @@ class RowStore(Store, TransferStore):
         return self._write_leases(lambda rows: claim(rows, limit, Grant(token, at + lease, at), asks=asks))
 
     def claim_suspects(
-        self, partition: int, group: Group, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
+        self, partition: int, group: SuspectGroup, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         at = self._now(now)
         grant = Grant(token, at + lease, at)

@@ -6,7 +6,7 @@ from digestif.core.machine import Slot, seen
 from digestif.core.records import State
 from digestif.core.terms import Openings, Override, Terms
 from digestif.ids import fresh_id
-from digestif.stores.base import Admission, Admitted, Candidate, Due, Group, Lease, Store, Unadmitted
+from digestif.stores.base import Admission, Admitted, Candidate, Due, Lease, Store, SuspectGroup, Unadmitted
 from digestif.stores.reader import Part
 from digestif.testing.conformance.base import Suite
 from digestif.testing.conformance.port import (
@@ -364,7 +364,7 @@ class AskedStores(Candidates, Admissions, ChangedMeanwhile, AdmittedSuspects):
 
 def _suspect(store: Store) -> Candidate:
     pages = [
-        store.claim_suspects(partition, Group(1, 1), token=fresh_id(), lease=LEASE, now=NOW + LEASE, asks=True)
+        store.claim_suspects(partition, SuspectGroup(1, 1), token=fresh_id(), lease=LEASE, now=NOW + LEASE, asks=True)
         for partition in range(store.partitions)
     ]
     assert not any(page.leases for page in pages)

@@ -13,13 +13,13 @@ from digestif.stores.base import (
     Burial,
     ClaimPage,
     Completion,
-    Group,
     Lease,
     Maintained,
     Release,
     Requeue,
     Requeued,
     Store,
+    SuspectGroup,
     Take,
     Taken,
 )
@@ -81,7 +81,7 @@ def claim_all(store: Store, *, limit: int = 200, now: int = NOW) -> list[Lease]:
 
 def claim_suspects(store: Store, *, alone: bool = False, now: int = NOW + LEASE) -> list[Lease]:
     """Claim suspects in each partition, a group of one if `alone`; by default when leases of NOW have just lapsed."""
-    group = Group(1, 1) if alone else Group(8, 8, alone=False)
+    group = SuspectGroup(1, 1) if alone else SuspectGroup(8, 8, alone=False)
     claims = [
         store.claim_suspects(partition, group, token=fresh_id(), lease=LEASE, now=now)
         for partition in range(store.partitions)

@@ -6,7 +6,7 @@ import pytest
 
 from digestif import Busy
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_TIMELINES, Burial, ClaimPage, Group, Lease, QuarantinedRecord, Store
+from digestif.stores.base import PAGE_TIMELINES, Burial, ClaimPage, Lease, QuarantinedRecord, Store, SuspectGroup
 from digestif.testing.conformance.base import Damager, Harm, Suite
 from digestif.testing.conformance.port import (
     LEASE,
@@ -155,7 +155,7 @@ class SuspectClaims(Suite):
         partition, timelines = neighbours(store, 6)
         for number, timeline in enumerate(timelines):
             let_lapse(store, [timeline], now=NOW + number)
-        group = Group(5, 2, is_decided=True, skip=1)
+        group = SuspectGroup(5, 2, is_decided=True, skip=1)
 
         page = store.claim_suspects(partition, group, token=fresh_id(), lease=LEASE, now=LAPSED + 9)
 
@@ -519,4 +519,4 @@ def let_lapse(store: Store, timelines: Sequence[str], *, now: int = NOW) -> None
 
 def suspects(store: Store, partition: int, *, now: int, size: int = 8, alone: bool = False) -> ClaimPage:
     """Claim a group of suspects of one partition, once."""
-    return store.claim_suspects(partition, Group(size, size, alone), token=fresh_id(), lease=LEASE, now=now)
+    return store.claim_suspects(partition, SuspectGroup(size, size, alone), token=fresh_id(), lease=LEASE, now=now)
