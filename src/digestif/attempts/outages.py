@@ -7,7 +7,7 @@ from functools import partial
 
 from digestif.attempts.attempt import Attempt
 from digestif.attempts.channel_notes import Change, ChannelNotes, Found
-from digestif.attempts.handlers import Handlers
+from digestif.attempts.handlers import Handler, Handlers
 from digestif.clock import monotonic, wall_clock
 from digestif.core import outages
 from digestif.core.machine import Slot, seen
@@ -42,6 +42,7 @@ class Outages:
         self._me = fresh_id()
         self._crowd = _Crowd()
         self._answers = _Answers()
+        self._named: dict[str, str] = {}  # by the pattern of a handler that declares no channel: the one it named last
         self._grants: dict[str, tuple[int, int]] = {}  # by channel: a second of its return, and digests that may leave
 
     @property
@@ -233,39 +234,33 @@ class Outages:
 
     def settle(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """Note what an attempt found out about its channel. If that is closed, the digest waits for it."""
-        if not self._is_used:
+        handler = attempt.handler or self._handlers.find(attempt.timeline)
+        name = self._channel_of(handler, attempt.timeline, verdict.error) if handler and self._is_used else ""
+        if not handler or not name:
             return verdict
-        now, pattern = attempt.store_time(), self._pattern_of(attempt)
-        name = self._channel_of(attempt, verdict.error)
-        failure = _failure_of_channel(verdict)
+        now, failure = attempt.store_time(), None if verdict.error is None else _failure_of_channel(verdict)
         if failure is None:
-            self._note_answer(name, pattern, attempt, verdict, now=now)
-            return verdict
-        if not name:
+            self._note_answer(name, attempt, verdict, now=now)
             return verdict
         if attempt.answered:  # to the first of several recipients
             self._answers.note(name, now)
-        found = _found_out(attempt, failure, now=now, answered=self._answers.last(name, pattern))
-        outage = self._change(name, lambda it: outages.with_pattern(found(it), pattern), now=now)
+        found = _found_out(attempt, failure, now=now, answered=self._answers.last(name))
+        outage = self._change(name, lambda it: outages.with_pattern(found(it), handler.pattern), now=now)
         return self._waiting_for(name, outage, attempt, verdict, now=now)
 
-    def _channel_of(self, attempt: Attempt, error: BaseException | None) -> str:
+    def _channel_of(self, handler: Handler, timeline: str, error: BaseException | None) -> str:
         """The channel by which an attempt was delivered. One that a handler declares counts more than one in an error.
 
-        A handler that declares none may have named one as it failed: then the note has its pattern.
+        A handler that declares none may have named one as it failed: this process remembers that, or the note does.
         """
-        handler = attempt.handler or self._handlers.find(attempt.timeline)
-        if handler is None:
-            return ""
         if handler.channel is not None:
-            return shortened_text(handler.channel_of(attempt.timeline), LONGEST_NAME)
+            return shortened_text(handler.channel_of(timeline), LONGEST_NAME)
         if isinstance(error, Unavailable) and error.channel is not None:
-            return shortened_text(error.channel, LONGEST_NAME)
-        return next((name for name, it in list(self._notes.found.items()) if handler.pattern in it.patterns), "")
-
-    def _pattern_of(self, attempt: Attempt) -> str:
-        handler = attempt.handler or self._handlers.find(attempt.timeline)
-        return "" if handler is None else handler.pattern
+            self._named[handler.pattern] = shortened_text(error.channel, LONGEST_NAME)
+        elif handler.pattern not in self._named:
+            found = list(self._notes.found.items())
+            return next((name for name, it in found if handler.pattern in it.patterns), "")
+        return self._named[handler.pattern]
 
     def _waiting_for(
         self, name: str, outage: Outage | None, attempt: Attempt, verdict: Verdict, *, now: Millis
@@ -300,11 +295,11 @@ class Outages:
         delay = outages.put_off_delay(failing_since, now=now, after=_in_millis(error.after))
         return replace(verdict, delay=delay, is_alone=True)
 
-    def _note_answer(self, name: str, pattern: str, attempt: Attempt, verdict: Verdict, *, now: Millis) -> None:
+    def _note_answer(self, name: str, attempt: Attempt, verdict: Verdict, *, now: Millis) -> None:
         """Note whether the channel answered: in the store only while something is noted about it there."""
         is_answered = _is_answered(attempt, verdict)
         if is_answered:
-            self._answers.note(name or pattern, now)
+            self._answers.note(name, now)
         known = self._notes.found.get(name)
         if known is None:
             return
@@ -372,9 +367,9 @@ def _in_millis(after: float | None) -> Millis | None:
 
 def _is_answered(attempt: Attempt, verdict: Verdict) -> bool:
     """True if the channel answered, be it with a refusal. An empty digest is not sent."""
-    is_delivered = verdict.ending is Ending.DELIVERED and attempt.records > 0
-    is_refused = isinstance(verdict.error, DeliveryFailed) and attempt.handler is not None and not attempt.is_routed
-    return attempt.answered or is_delivered or is_refused
+    if attempt.answered or verdict.ending is Ending.DELIVERED:
+        return attempt.answered or attempt.records > 0
+    return isinstance(verdict.error, DeliveryFailed) and attempt.handler is not None and not attempt.is_routed
 
 
 def _tidied(outage: Outage | None, *, now: Millis) -> Outage | None:
@@ -415,10 +410,7 @@ class _Crowd:
 
 
 class _Answers:
-    """When channels answered this process last, or handlers that name none until they fail.
-
-    Those that answered first are forgotten if there are many.
-    """
+    """When channels answered this process last. Those that answered first are forgotten if there are many."""
 
     def __init__(self) -> None:
         self._last: dict[str, Millis] = {}
@@ -441,9 +433,9 @@ class _Answers:
         """Return when the channel returned last; 0 if that is not known."""
         return self._returned.get(name, 0)
 
-    def last(self, name: str, pattern: str) -> Millis:
-        """Return when the channel, or a handler that names none, was answered last; 0 if that is not known."""
-        return max(self._last.get(name, 0), self._last.get(pattern, 0))
+    def last(self, name: str) -> Millis:
+        """Return when the channel answered last; 0 if that is not known."""
+        return self._last.get(name, 0)
 
     def may_store(self, name: str, now: Millis) -> bool:
         """True, and remembered, unless an answer was noted in the store less than a second ago."""

@@ -725,15 +725,16 @@ class Outages(Suite):
 
         digests.add("mail:bob", 1, now=T + 399)
         work(digests, receiver, now=T + 399)
-        receiver.fail(DOWN, "mail:ada")
-        digests.add("mail:ada", 1, now=T + 400)
-        work(digests, receiver, now=T + 400)
-        assert len(written) == 1  # the suspicion
-        digests.add_many([(f"mail:{number}", 1) for number in range(20)], now=T + 401)
+        receiver.fail(DOWN, "mail:ada", "mail:eve")
+        for timeline, many in (("mail:ada", 1), ("mail:0", 2), ("mail:1", 2), ("mail:eve", 3), ("mail:2", 3)):
+            digests.add(timeline, 1, now=T + 400)
+            work(digests, receiver, now=T + 400)
+            assert len(written) == many  # suspicions, and the first answer
+        digests.add("mail:3", 1, now=T + 401)
         work(digests, receiver, now=T + 401)
 
-        assert len(written) == 2  # the first of these answers
-        assert len(receiver.messages) == 3 + 1 + 20
+        assert len(written) == 4
+        assert len(receiver.messages) == 3 + 1 + 4
 
     def test_after_a_relapse_a_return_begins_with_half_the_rate_that_it_reached(
         self, digests: Digests, receiver: Receiver
