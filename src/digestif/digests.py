@@ -32,7 +32,7 @@ from digestif.core.verdicts import DELIVERED
 from digestif.dsn import redacted
 from digestif.errors import ConfigError, InvalidState, StaleLease, StoreError
 from digestif.events.base import Events, Listener
-from digestif.events.engine import Damaged, RecordsLost
+from digestif.events.engine import Damaged, Dropped, RecordsLost
 from digestif.intake.arrivals import Intake, check_limit, check_time
 from digestif.intake.policies import Policies, PolicyOf, check_policy
 from digestif.messages import Messages
@@ -40,7 +40,7 @@ from digestif.preferences import Preferences
 from digestif.routes.background import BackgroundLoop
 from digestif.stores.base import PAGE_TIMELINES, Admission, Candidate, Due, Maintained, Store
 from digestif.stores.codec import Codec, Sealer
-from digestif.stores.damage import LOSS
+from digestif.stores.damage import DROP, LOSS
 from digestif.stores.partitions import visit
 from digestif.stores.registry import check_namespace, open_store
 from digestif.worker.worker import Worker
@@ -144,6 +144,8 @@ class Digests(Additions, Preferences, Messages):
     def _tell_of_damage(self, damage: Damage) -> None:
         if damage.part == LOSS and damage.timeline is not None:
             self.events.emit(RecordsLost(timeline=damage.timeline, records=damage.records))
+        elif damage.part == DROP and damage.timeline is not None:
+            self.events.emit(Dropped(timeline=damage.timeline, records=damage.records))
         else:
             self.events.emit(Damaged(timeline=damage.timeline, part=damage.part, problem=damage.problem))
 

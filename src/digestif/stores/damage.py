@@ -1,13 +1,14 @@
 """Damage that a store meets: an error where the caller named what is damaged, else a report to listeners, once."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from digestif.core.damage import Damage
 from digestif.errors import StoreError
 
 LOSS = "loss"  # the part of a damage that is over: its records are counted as lost
+DROP = "drop"  # no damage: records that were dropped by a call that does not answer how many
 Loss = tuple[str, int]  # a timeline, and how many of its records are gone
 REMEMBERED = 10_000  # damages that are not reported again
 
@@ -63,6 +64,13 @@ class Damages:
             loss = Damage(timeline=timeline, part=LOSS, problem=f"{records} records are gone", records=records)
             for listener in self._listeners:
                 listener(loss)
+
+    def report_drops(self, drops: Mapping[str, int]) -> None:
+        """Call the listeners with records that were dropped, by timeline. Each time anew."""
+        for timeline, records in drops.items():
+            drop = Damage(timeline=timeline, part=DROP, problem=f"{records} records were dropped", records=records)
+            for listener in self._listeners:
+                listener(drop)
 
     def report_noted(self) -> None:
         """Call the listeners with the damages that were noted, each once."""

@@ -96,7 +96,7 @@ def test_what_is_committed_after_a_call_has_begun_is_not_waited_for(
             digests.add("t", 1, connection=caller)
             caller.commit()
 
-        def fold_while_others_add(*arguments: Any, **named: Any) -> bool:
+        def fold_while_others_add(*arguments: Any, **named: Any) -> inbox.Folded:
             assert next(folds) < 20, "this goes on for ever"
             add_inside()
             return inbox.fold(*arguments, **named)

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from digestif import AsyncDigests, ConfigError, Damaged, Digests, Event, Policy, StoreError
+from digestif import AsyncDigests, ConfigError, Damaged, Digests, Dropped, Event, Policy, StoreError
 from digestif.testing.conformance.actions import deliver, keys, scheduled
 from tests.stores.postgres.servers import empty_database
 
@@ -152,3 +152,30 @@ def test_a_policy_that_is_set_before_the_commit_wins_over_a_delay(digests: Diges
     due = digests.timeline("t").due
     assert due is not None
     assert due <= digests.store.time(0) / 1000 + 60
+
+
+@pytest.mark.parametrize("way", ["read", "claimed", "scheduled"])
+def test_what_is_dropped_while_the_inbox_is_folded_is_told(dsn: str, way: str) -> None:
+    """Whichever call folds it: one event for each full timeline, as of an ordinary add, and nothing twice."""
+    with Digests(dsn, policy=Policy(capacity=2)) as digests:
+        heard: list[Event] = []
+        digests.subscribe(heard.append)
+        with psycopg.connect(dsn) as connection:
+            digests.add_many([("full", number) for number in range(5)], connection=connection)
+            digests.add("small", 1, connection=connection)
+            digests.add_many([("other", number) for number in range(3)], connection=connection)
+        assert [event for event in heard if isinstance(event, Dropped)] == []
+
+        if way == "read":
+            digests.timeline("full")
+        elif way == "claimed":
+            digests.store.claim(0, 10, token="token", lease=1000, now=None)
+        else:
+            list(digests.schedule())
+        digests.timelines()
+
+        told = {event.timeline: event.records for event in heard if isinstance(event, Dropped)}
+        assert told == {"full": 3, "other": 1}
+        assert len([event for event in heard if isinstance(event, Dropped)]) == 2
+        assert digests.ledger().dropped == 4
+        assert not [event for event in heard if isinstance(event, Damaged)]

@@ -1,6 +1,7 @@
 """The inbox: records added inside the caller's own transaction, without locks that other transactions wait for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, LiteralString, NamedTuple
 
@@ -68,8 +69,15 @@ def _statements(
         yield SQL.wake, (channel,)
 
 
-def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool = False) -> bool:
-    """Add a page of the committed rows up to `end`, in the order of their ids; True if the page was full.
+class Folded(NamedTuple):
+    """What became of a page of the inbox."""
+
+    more: bool = False  # the page was full
+    drops: Mapping[str, int] = {}  # by timeline, how many records were dropped
+
+
+def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool = False) -> Folded:
+    """Add a page of the committed rows up to `end`, in the order of their ids.
 
     A record's deadline and expiry count from its append, unless `now` was `given`, by another clock. A row that can't
     be read, or belongs to a damaged timeline, becomes a dead letter, so that it does not stop the others.
@@ -83,12 +91,14 @@ def fold(rows: PostgresRows, *, end: int, limit: int, now: Millis, given: bool =
             _quarantine(rows, row, f"the row can't be read: {error}", now=now)
     if arrivals:
         rows.expect([arrival for _, arrival in arrivals])
+    drops: Counter[str] = Counter()
     for row, arrival in arrivals:
         try:
-            add(rows, arrival, now=now)
+            if dropped := add(rows, arrival, now=now).dropped:
+                drops[arrival.timeline] += dropped
         except Unreadable as error:
             _quarantine(rows, row, f"its timeline is damaged: {error.damage.problem}", now=now)
-    return len(found) == limit or sum(len(row.payload) for row in found) >= PAGE_BYTES
+    return Folded(len(found) == limit or sum(len(row.payload) for row in found) >= PAGE_BYTES, drops)
 
 
 class InboxRow(NamedTuple):

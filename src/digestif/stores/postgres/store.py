@@ -29,7 +29,7 @@ from digestif.stores.fork import watch
 from digestif.stores.postgres.callers import is_async
 from digestif.stores.postgres.connections import MAY_ONLY_READ, ServerAddress, translated
 from digestif.stores.postgres.database import PostgresDatabase
-from digestif.stores.postgres.inbox import fold, put, put_async
+from digestif.stores.postgres.inbox import Folded, fold, put, put_async
 from digestif.stores.postgres.migrations import Upgrade
 from digestif.stores.postgres.rows import PostgresRows
 from digestif.stores.postgres.search import SearchFloors
@@ -271,12 +271,18 @@ class PostgresStore(RowStore):
     def _fold_all(self, end: int, *, now: Millis | None) -> None:
         at = self._now(now)
 
-        def page(rows: PostgresRows) -> bool:
+        def page(rows: PostgresRows) -> Folded:
             rows.fold_alone()
             return fold(rows, end=end, limit=PAGE_RECORDS, now=at, given=now is not None)
 
-        while self._write(page):
+        while self._folded(page):
             pass
+
+    def _folded(self, page: Callable[[PostgresRows], Folded]) -> bool:
+        """Fold a page, and report what was dropped once it is committed; True if there may be more."""
+        folded = self._write(page)
+        self.damages.report_drops(folded.drops)
+        return folded.more
 
     def _fold_some(self, *, now: Millis | None) -> None:
         end = self._database.read(PostgresRows.inbox_end)
@@ -287,12 +293,14 @@ class PostgresStore(RowStore):
         """Fold one page, for verbs that are called again and again; nothing while another transaction folds."""
         at = self._now(now)
 
-        def page(rows: PostgresRows) -> bool:
-            more = rows.may_fold() and fold(rows, end=end, limit=PAGE_RECORDS, now=at, given=now is not None)
-            rows.woken |= more  # so that a worker comes for the next page
-            return more
+        def page(rows: PostgresRows) -> Folded:
+            if not rows.may_fold():
+                return Folded()
+            folded = fold(rows, end=end, limit=PAGE_RECORDS, now=at, given=now is not None)
+            rows.woken |= folded.more  # so that a worker comes for the next page
+            return folded
 
-        self._hints.wake(worth=self._write(page))
+        self._hints.wake(worth=self._folded(page))
 
     # The server
 
