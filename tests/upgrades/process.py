@@ -20,7 +20,7 @@ class Process:
     """What the process holds: a store, digests that are open, a worker, and what was delivered and reported."""
 
     def __init__(self, dsn: str) -> None:
-        self.digests = Digests(dsn, policy=Policy(minimum_delay=0, increment_delay=0), lease=5)
+        self.digests = Digests(dsn, policy=Policy(minimum_delay=0, increment_delay=0), lease=120)
         self.open_digests: dict[str, ExitStack] = {}
         self.delivered: list[str] = []
         self.reports: list[str] = []
@@ -85,6 +85,14 @@ class Process:
                 break
             threading.Event().wait(0.05)
         return sorted(set(self.delivered))
+
+    def wait_for_report(self) -> bool:
+        """Wait until a failure was reported."""
+        for _ in range(600):
+            if self.reports:
+                break
+            threading.Event().wait(0.05)
+        return bool(self.reports)
 
     def pause_for(self, seconds: float) -> None:
         threading.Event().wait(seconds)

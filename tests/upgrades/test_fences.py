@@ -155,7 +155,8 @@ def test_the_worker_of_a_process_that_is_too_old_says_why_and_does_not_spin(plac
 
     new = start(newer_by=1, oldest_by=1)
     new.add("b")
-    old.pause_for(3.0)
+    assert old.wait_for_report()
+    old.pause_for(2.0)
     failures = [report for report in old.reports() if report.startswith("StoreFailed")]
 
     assert old.delivered() == ["a"]

@@ -175,6 +175,7 @@ EVERYDAY = [  # of any store
     Step("keep", lambda digests: kept(digests, "m1")),
     Step("keep", lambda digests: kept(digests, "m2")),
     Step("forget", lambda digests: digests.store.forget("messages", "m2")),
+    Step("remove_names", lambda digests: transfer(digests).delete_progress([parcel("p", "t")])),
     # Damage, of each kind, and its repair
     Step("add", lambda digests: digests.add_many([("x", record("k")), ("x", record("l"))], now=300)),
 ]
