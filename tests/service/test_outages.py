@@ -1,5 +1,6 @@
 """`digestif serve` while its store takes no writes, and after it: answered in time, counted once, and no restart."""
 
+import os
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from digestif.client import Client as DigestifClient
+from digestif.testing.postgres import PostgresServer
 from tests.service.harness import Client, Reply
 from tests.service.outages import Outage, outage_of
 from tests.service.programs import Program, started
@@ -77,7 +79,7 @@ def test_what_needs_a_store_that_is_away_is_503_after_two_seconds_and_works_when
         with healthy:
             answers = list(threads.map(lambda path: (path, *timed(client, path)), paths))
             lines = client.send("POST", "/v1/records", NDJSON, headers={"Content-Type": "application/x-ndjson"})
-            not_ready = [timed(client, "/readyz") for _ in range(5)]
+            not_ready = [timed(client, "/readyz") for _ in paced(6)]  # longer than a connection may take to be made
 
         for path, reply, took in answers:
             assert took < ANSWERED, path
@@ -95,6 +97,13 @@ def test_what_needs_a_store_that_is_away_is_503_after_two_seconds_and_works_when
         assert becomes(lambda: counts(client)["delivered"] >= 2)  # the worker goes on
         assert client.post("/v1/verify").json()["agrees"]
         assert program.process.poll() is None
+
+
+def paced(seconds: float) -> Iterator[None]:
+    """Four times a second."""
+    for _ in range(int(4 * seconds)):
+        time.sleep(0.25)
+        yield
 
 
 class Health:
@@ -123,6 +132,27 @@ class Health:
 def threads_of(program: Program) -> int:
     lines = Path(f"/proc/{program.process.pid}/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("Threads:")))
+
+
+def test_a_server_that_takes_no_new_connections_holds_up_only_what_needs_one(tmp_path: Path) -> None:
+    with PostgresServer(fsync=False) as server:
+        postmaster = Outage(
+            server.url,
+            lambda: os.kill(server.pid, signal.SIGSTOP),
+            lambda: os.kill(server.pid, signal.SIGCONT),
+        )
+        with serving(tmp_path, postmaster) as (_, client):
+            healthy = Health(client)
+            try:
+                with healthy:
+                    status, took = timed(client, "/v1/status")  # asks how durable the server is, on a connection of its own
+                    others = [timed(client, "/v1/ledger") for _ in paced(3)]
+            finally:
+                postmaster.end()
+
+            assert (status.status, took < ANSWERED, healthy.slowest < 1.0) == (503, True, True)
+            assert {reply.status for reply, _ in others} == {200}
+            assert becomes(lambda: client.get("/v1/status").status == 200)
 
 
 def test_requests_with_a_key_that_are_sent_until_they_are_answered_count_once(tmp_path: Path, outage: Outage) -> None:

@@ -211,7 +211,7 @@ OPEN = (
     _get("/v1/openapi.json", description.openapi, "This description", dict[str, Any], scope=None),
     _get("/docs", description.docs, "This description for people", str, content_type="text/html", scope=None),
     _get("/healthz", probes.healthy, "Whether the process answers", probes.Health, scope=None),
-    _get("/readyz", probes.ready, "Whether the store answers", probes.Readiness, scope=None, problems=(503,)),
+    _get("/readyz", probes.ready, "Whether the store takes writes", probes.Readiness, scope=None, problems=(503,)),
 )
 
 ROUTES: tuple[Route, ...] = (*ADDING, *TIMELINES, *POLICIES, *DIGESTS, *STORE, *OPEN)
