@@ -70,7 +70,12 @@ def test_a_worker_notices_that_the_clock_was_set_back_and_plans_by_now(monkeypat
     """What was delivered while the clock was a day ahead waits for its cool-down, not for a day."""
     looks: list[bool] = []
     was_set_back = ClockWatch.was_set_back
-    monkeypatch.setattr(ClockWatch, "was_set_back", lambda *given: looks.append(was_set_back(*given)) or looks[-1])
+
+    def look(watch: ClockWatch, now: int) -> bool:
+        looks.append(was_set_back(watch, now))
+        return looks[-1]
+
+    monkeypatch.setattr(ClockWatch, "was_set_back", look)
     clock = FakeClock()
     digests = Digests("memory://", clock=clock, policy=Policy(minimum_delay=300))
     digests.handler("other")(lambda _: None)
