@@ -973,6 +973,15 @@ CLOCKS = [
         model=False,
     ),
     Fault(
+        says="what a clock that was set back left a day ahead is planned a day ahead again",
+        file="core/machine.py",
+        old="    return None if time is None else min(time, now)\n",
+        new="    return time\n",
+        directed="test_after_a_clock_was_set_back_what_waits_is_planned_by_now",
+        model=False,
+        vectors=True,
+    ),
+    Fault(
         says="openings that the calendar no longer has stay with an override until few are left",
         file="attempts/attempts.py",
         old="        return near is not None and agree(stored, near, after=until)\n",

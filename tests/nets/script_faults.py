@@ -1387,6 +1387,14 @@ CLOCKS = [
         found_by=("test_a_lease_ends_early_only_if_its_end_is_the_one_that_was_seen",),
     ),
     Fault(
+        says="what a clock that was set back left a day ahead is planned a day ahead again",
+        file="include/machine.lua",
+        old="slot.last and math.min(slot.last, now), slot.first and math.min(slot.first, now)\n",
+        new="slot.last, slot.first\n",
+        found_by=("test_after_a_clock_was_set_back_what_waits_is_planned_by_now",),
+        vectors=True,
+    ),
+    Fault(
         says="every lease counts as one that is too far ahead",
         file="leases_beyond.lua",
         old="string.format('(%.0f', request.time)",

@@ -6,7 +6,10 @@ import pytest
 
 from digestif import AsyncDigests, Digests, Policy, Replanned
 from digestif.stores.memory import MemoryStore
-from tests.worker.workers import Ear, working
+from digestif.testing import FakeClock
+from digestif.worker.clock_watch import ClockWatch
+from digestif.worker.limits import Tuning
+from tests.worker.workers import Ear, becomes, working
 
 
 @pytest.mark.parametrize("kind", [Digests, AsyncDigests])
@@ -61,3 +64,39 @@ def test_a_pattern_that_is_gone_leaves_its_timelines_to_the_next_one() -> None:
 
     assert new.timeline("mail:vip:ada").due == 7200
     assert new.replan_changed(now=7201) == 0
+
+
+def test_a_worker_notices_that_the_clock_was_set_back_and_plans_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was delivered while the clock was a day ahead waits for its cool-down, not for a day."""
+    looks: list[bool] = []
+    was_set_back = ClockWatch.was_set_back
+
+    def look(watch: ClockWatch, now: int) -> bool:
+        looks.append(was_set_back(watch, now))
+        return looks[-1]
+
+    monkeypatch.setattr(ClockWatch, "was_set_back", look)
+    clock = FakeClock()
+    digests = Digests("memory://", clock=clock, policy=Policy(minimum_delay=300))
+    digests.handler("other")(lambda _: None)
+    digests.add("t", 1)
+    clock.advance(86_400)
+    with digests.digest("t"):
+        digests.add("t", 2)
+
+    with working(digests, tuning=Tuning(sampling=0.01)):
+        assert becomes(lambda: len(looks) > 0)
+        clock.advance(-86_400)
+        assert becomes(lambda: digests.timeline("t").due == clock() + 300)
+
+    assert looks.count(True) == 1
+
+
+def test_a_clock_that_is_corrected_by_some_minutes_is_left_alone() -> None:
+    steady = FakeClock(0)
+    watch = ClockWatch(steady)
+
+    assert not watch.was_set_back(10_000_000)
+    steady.advance(10)
+    assert not watch.was_set_back(10_010_000 - 600_000)
+    assert watch.was_set_back(10_010_000 - 1_200_001)

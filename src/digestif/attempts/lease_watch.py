@@ -8,13 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from digestif.clock import monotonic
-from digestif.core.times import LONGEST, Millis, to_millis, to_seconds
+from digestif.core.times import CLOCK_MARGIN, LONGEST, Millis, to_millis, to_seconds
 from digestif.errors import StoreError
 from digestif.stores.base import PAGE_TIMELINES, LeaseEnd, Store
 
 NOTE = "lease"  # in partition 0: the longest lease of all engines, in milliseconds
 USUAL_LEASE: Millis = 30_000  # an engine whose leases are longer notes that
-MARGIN: Millis = 600_000  # clocks that differ by less than this are left alone
 MOST_WATCHED = 2_000  # leases
 
 
@@ -50,7 +49,7 @@ class LeaseWatch:
         longest = max(self._lease, USUAL_LEASE, _noted_lease(self._store.note(0, NOTE)))
         self._look_at = seconds + to_seconds(min(self._lease, USUAL_LEASE))
         at = self._store.time(0) if now is None else now
-        found = self._store.leases_beyond(at + longest + MARGIN, limit=MOST_WATCHED)
+        found = self._store.leases_beyond(at + longest + CLOCK_MARGIN, limit=MOST_WATCHED)
         self._seen = {lease: self._seen.get(lease, seconds) for lease in found}
         unchanged = [lease for lease, since in self._seen.items() if seconds - since >= to_seconds(longest)]
         for start in range(0, len(unchanged), PAGE_TIMELINES):

@@ -346,9 +346,11 @@ def after_plan(slot: Slot, *, now: Millis, terms: Terms, cool_down: Millis) -> S
     """Another policy holds from now on: place a waiting timeline as if it had held before.
 
     A timeline with an unfinished digest or a pass is not moved. Records must not expire while they wait for an opening.
+    A delivery or an arrival that is later than now, because the clock was set back, counts as one of now.
     """
     if slot.state is not State.WAITING or slot.digest is not None or slot.passes:
         return slot
+    slot = replace(slot, last=_not_after(slot.last, now), first=_not_after(slot.first, now))
     if slot.last is not None:
         at, rule = slot.last + cool_down, Rule.COOL_DOWN
     elif slot.first is not None:
@@ -365,6 +367,10 @@ def after_plan(slot: Slot, *, now: Millis, terms: Terms, cool_down: Millis) -> S
     if earlier is None:
         return replace(planned, at=now, by_delays=None, passes=True)
     return replace(planned, at=earlier, by_delays=earlier)
+
+
+def _not_after(time: Millis | None, now: Millis) -> Millis | None:
+    return None if time is None else min(time, now)
 
 
 # Leases

@@ -10,6 +10,7 @@ Instant: TypeAlias = float | datetime  # as callers give it: seconds since the e
 
 LONGEST = 1e10  # seconds, about 317 years: durations
 FARTHEST = 1e12  # seconds from the epoch, either way: times
+CLOCK_MARGIN: Millis = 600_000  # by which clocks may differ: what is off by less than this rights itself
 MILLISECONDS_FROM = 1e11  # seconds, in the year 5138: a timestamp from here on was meant in milliseconds
 
 

@@ -803,9 +803,10 @@ class Model:
         if line.state != "waiting" or line.digest is not None or line.passes:
             return
         if line.last is not None:
+            line.last = min(line.last, now)  # the clock was set back after it
             at = line.last + ms(self._cool_down(line, rules))
         elif line.pending:
-            at = line.first_arrival + ms(rules.policy.first_delay)
+            at = min(line.first_arrival, now) + ms(rules.policy.first_delay)
         else:
             at = line.wanted
         self._place(line, max(at, now), rules, now, known=known)

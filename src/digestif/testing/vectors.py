@@ -721,6 +721,10 @@ PLANS = [
     Replan("…earlier or later than before", 1_200, (11_000, 11_000), last=1_000, cool_down=10_000),
     Replan("…never before now", 1_600, (1_600, 1_600), last=1_000, cool_down=500),
     Replan("…which is now", 1_500, (1_500, 1_500), last=1_000, cool_down=500),
+    Replan(
+        "a delivery by a clock that was set back: as if it were now", 1_200, (1_700, 1_700), last=9_000, cool_down=500
+    ),
+    Replan("…an arrival likewise", 1_200, (1_500, 1_500), first=9_000, first_delay=300, cool_down=9),
     Replan("first arrival + first delay", 1_100, (1_300, 1_300), first=1_000, first_delay=300, cool_down=9),
     Replan("…never before now", 1_400, (1_400, 1_400), first=1_000, first_delay=300, cool_down=9),
     Replan("no first delay: now", 1_100, (1_100, 1_100), first=1_000, cool_down=9),

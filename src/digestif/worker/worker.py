@@ -14,6 +14,7 @@ from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events.engine import StoreFailed, WorkerStarted, WorkerStopped, WorkerStopping
 from digestif.ids import chance, fresh_id
 from digestif.stores.base import Wakeups
+from digestif.worker.clock_watch import ClockWatch
 from digestif.worker.drain import Drain
 from digestif.worker.hints import Hints
 from digestif.worker.limits import DEFAULT, Limits
@@ -25,12 +26,15 @@ from digestif.worker.suspects import Suspects
 
 MEMORY = 256 << 20  # bytes
 
+Replanning = Callable[[], int | Awaitable[int]]
+
 
 class Engine(Protocol):
     """What a worker needs of a `Digests`."""
 
     def attempts(self, now: float | None = None) -> Attempts: ...
     def replan_changed(self) -> int | Awaitable[int]: ...
+    def replan(self) -> int | Awaitable[int]: ...
 
 
 class Worker:
@@ -117,7 +121,7 @@ class Worker:
         async with self._running(attempts, loop, reached) as ending:
             began = await loop.in_thread(attempts.time)
             reached.set()
-            await self._replan_once(attempts, loop)
+            await self._replan_once(attempts, loop, self._digests.replan_changed)
             drained = Drain(loop, began=began, partitions=attempts.store.partitions, patience=self._grace)
             try:
                 while not self._is_stopping and not drained.is_over:
@@ -244,17 +248,30 @@ class Worker:
                 each.cancel()
 
     async def _replan(self, attempts: Attempts, loop: Loop, reached: asyncio.Event) -> None:
-        """Plan timelines again whose policy changed with the code. Deliveries do not wait for that."""
+        """Plan timelines again whose policy changed with the code, and all of them after the clock was set back.
+
+        Deliveries do not wait for that.
+        """
         await reached.wait()
+        await self._replan_at_last(attempts, loop, self._digests.replan_changed)
+        watch = ClockWatch()
+        while not self._is_stopping:
+            with suppress(StoreError):
+                if watch.was_set_back(await loop.in_thread(attempts.time)):
+                    await self._replan_at_last(attempts, loop, self._digests.replan)
+            await asyncio.sleep(self.tuning.sampling)
+
+    async def _replan_at_last(self, attempts: Attempts, loop: Loop, replan: Replanning) -> None:
+        """Plan again as soon as the store answers."""
         failures = 0
-        while not self._is_stopping and not await self._replan_once(attempts, loop):
+        while not self._is_stopping and not await self._replan_once(attempts, loop, replan):
             failures += 1
             await asyncio.sleep(self.tuning.pause(failures))
 
-    async def _replan_once(self, attempts: Attempts, loop: Loop) -> bool:
+    async def _replan_once(self, attempts: Attempts, loop: Loop, replan: Replanning) -> bool:
         """False if the store did not answer, which is reported."""
         try:
-            answer = await loop.in_thread(self._digests.replan_changed)
+            answer = await loop.in_thread(replan)
             if isawaitable(answer):  # of an AsyncDigests
                 await answer
         except StoreError as error:

@@ -218,7 +218,7 @@ class RowStore(Store, TransferStore):
         return self._write(lambda rows: extend_all(rows, leases, until=at + lease, now=at, alone=alone))
 
     def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
-        return self._read(lambda rows: rows.leases_beyond(time, limit=limit))
+        return self._read_open(lambda rows: rows.leases_beyond(time, limit=limit))
 
     def end_leases(self, leases: Sequence[LeaseEnd], *, now: Millis | None) -> list[bool]:
         at = self._now(now)

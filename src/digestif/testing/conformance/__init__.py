@@ -8,7 +8,7 @@ from digestif.testing.conformance.backlog import BacklogCounts, UncountedAttempt
 from digestif.testing.conformance.backoff import Backoffs
 from digestif.testing.conformance.border import Configuration, Refusals, StoredValues
 from digestif.testing.conformance.capacity import Capacity
-from digestif.testing.conformance.clocks import LeasesAhead
+from digestif.testing.conformance.clocks import LeasesAhead, TimelinesAhead
 from digestif.testing.conformance.complete import Completions, Replays, StaleTokens
 from digestif.testing.conformance.control import Flushes, Pauses, Retractions
 from digestif.testing.conformance.damage import DamagedAccounts, DamagedTimelines, Repairs
@@ -119,6 +119,7 @@ class StoreConformance(
     Takes,
     Threads,
     TimelinePages,
+    TimelinesAhead,
     Timelines,
     Traces,
     UncountedAttempts,

@@ -3,7 +3,8 @@
 from digestif.attempts.lease_watch import LeaseWatch
 from digestif.stores.base import LeaseEnd, Store
 from digestif.testing.clock import FakeClock
-from digestif.testing.conformance.base import Suite
+from digestif.testing.conformance.actions import T, deliver
+from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import (
     LEASE,
     NOW,
@@ -111,6 +112,23 @@ class LeasesAhead(Suite):
 
         assert sorted(found) == [("late", NOW + LEASE + 1), ("later", NOW + LEASE + 2)]
         assert len(store.leases_beyond(0, limit=1)) <= store.partitions
+
+
+class TimelinesAhead(Suite):
+    def test_after_a_clock_was_set_back_what_waits_is_planned_by_now(self, digests_with: DigestsWith) -> None:
+        """Delivered while the clock was a day ahead: planned again, it is due after its cool-down, not a day later."""
+        digests = digests_with(minimum_delay=300, increment_delay=30, maximum_delay=1800)
+        digests.add("t", 1, now=T + 86_400)
+        deliver(digests, "t", now=T + 86_400)
+        digests.add("t", 2, now=T + 86_401)
+        digests.add("new", 1, first_delay=60, now=T + 86_400)
+
+        assert digests.replan(now=T) == 2
+
+        assert digests.timeline("t").due == T + 300
+        assert digests.timeline("new").due == T
+        digests.add("t", 3, now=T + 1)
+        assert digests.timeline("t").due == T + 330
 
 
 def look(watch: LeaseWatch, steady: FakeClock, *, after: int, now: int = NOW) -> None:

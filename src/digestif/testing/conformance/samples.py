@@ -52,7 +52,7 @@ class Samples(Suite):
         assert_nothing_left(store)
 
     def test_after_a_clock_was_set_back_samples_go_on(self, digests: Digests, store: Store) -> None:
-        """Fact 82. By half an hour: the next sample is noted within the interval, and later ones are gone."""
+        """Fact 75. By half an hour: the next sample is noted within the interval, and later ones are gone."""
         sampler, begin = Sampler(store), NOW // HOUR * HOUR
         for minutes in (10, 20, 50):
             sampler.tick(begin + minutes * 60 * SECOND)

@@ -482,6 +482,7 @@ local function after_plan(slot, now, terms, cool_down, pending)
   if slot.state ~= 'waiting' or slot.digest or slot.passes then
     return
   end
+  slot.last, slot.first = slot.last and math.min(slot.last, now), slot.first and math.min(slot.first, now)
   local at, rule = due_by_delays(slot), slot.rule
   if slot.last then
     at, rule = slot.last + cool_down, 'cool_down'
