@@ -291,6 +291,36 @@ def test_a_part_that_does_not_answer_does_not_hold_up_the_ends_of_others(store: 
     assert digests.verify()
 
 
+def test_a_claim_that_waits_for_one_server_does_not_hold_up_what_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Divided(Partitioned):
+        is_divided = True
+
+    store = Divided([MemoryStore(namespace="d") for _ in range(3)])
+    digests = Digests(store, policy=POLICY)
+    digests.handler("*")(lambda _: None)
+    ear = Ear(digests)
+    armed, hanging, released = threading.Event(), threading.Event(), threading.Event()
+    claim = store.parts[0].claim
+
+    def hang_once(*arguments: Any, **options: Any) -> Any:
+        if armed.is_set() and not hanging.is_set():
+            hanging.set()
+            assert released.wait(PATIENCE)
+        return claim(*arguments, **options)
+
+    monkeypatch.setattr(store.parts[0], "claim", hang_once)
+    digests.add("first", 1)
+    with working(digests, tuning=IMPATIENT._replace(slow=0.05), poll=0.01):
+        ear.wait_for(Delivered)  # from now on one claim at a time looks for more
+        armed.set()
+        assert hanging.wait(PATIENCE)
+        digests.add_many([(f"t{n}", n) for n in range(9)])
+
+        ear.wait_for(Delivered, 10)
+        assert not released.is_set()
+        released.set()
+
+
 @pytest.fixture(params=["redis", "postgres"])
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
     if request.param == "redis":

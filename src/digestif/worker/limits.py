@@ -24,6 +24,7 @@ class Tuning(NamedTuple):
     records: int = RECORDS  # that a claim reads before it gives back the rest of its digests
     maintenance: float = 10.0  # between two looks for expired records
     look_again: float = 1.0  # while all handlers are busy
+    slow: float = 1.5  # after which another claim is made beside one that may wait for one of several servers
     hold_back: float = 0.1  # that a claim waits for attempts that may end soon
     first_pause: float = 0.1  # after the store failed; twice that after the next failure…
     longest_pause: float = 5.0  # …but never longer than this

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from digestif.attempts import Attempts, Heartbeat
 from digestif.attempts.sampling import Sampler
+from digestif.clock import monotonic
 from digestif.core.texts import shortened
 from digestif.core.times import Duration
 from digestif.errors import ConfigError, StoreError, StoreUnavailable
@@ -202,8 +203,12 @@ class Worker:
         return attempts
 
     async def _work(self, attempts: Attempts, loop: Loop, wakeups: Wakeups, reached: asyncio.Event) -> None:
-        """Claim until stopped. As long as there is plenty, a second claim is under way while the first is read."""
+        """Claim until stopped. As long as there is plenty, a second claim is under way while the first is read.
+
+        So it is while the first takes long at a store of several servers: it may wait for one that does not answer.
+        """
         running = asyncio.get_running_loop()
+        began: dict[object, float] = {}  # the rounds under way
         stopped, plenty, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         def wake() -> None:
@@ -217,6 +222,7 @@ class Worker:
         async def claim(rest: Callable[[], Awaitable[frozenset[int] | None]]) -> None:
             failures, partitions = 0, None
             while not self._is_stopping:
+                began[rest] = monotonic()
                 try:
                     more = (await loop.run_once(partitions)).more
                     failures, partitions = 0, None
@@ -228,6 +234,8 @@ class Worker:
                     attempts.events.emit(StoreFailed(operation="claim", error=error))
                     await _wait(stopped, self.tuning.pause(failures))
                     continue
+                finally:
+                    del began[rest]
                 if more:
                     plenty.set()
                 elif not self._is_stopping:
@@ -236,7 +244,10 @@ class Worker:
             answered.set()  # stopped: the answer does not matter any more
 
         async def rest_until_plenty() -> None:
-            await plenty.wait()
+            while not plenty.is_set():
+                await _wait(plenty, self.tuning.slow)
+                if attempts.store.is_divided and any(monotonic() - at > self.tuning.slow for at in began.values()):
+                    return
 
         hints = Hints(wakeups, poll=self._poll)
         first, second = claim(lambda: loop.in_thread(hints.wait)), claim(rest_until_plenty)
