@@ -96,12 +96,19 @@ class Actor:
             except StoreError as error:
                 self.note_failure(error)
                 self.pause(PACE)
-            except BaseException:  # noqa: BLE001  # whatever it is, it is noted
-                self.notes.note("crash", traceback.format_exc())
-                os._exit(1)
+            except BaseException as error:  # noqa: BLE001  # whatever it is, it is noted
+                os._exit(self.note_end(error))
 
     def note_failure(self, error: Exception) -> None:
         self.notes.note("failed", f"{type(error).__name__}: {error}"[:200])
+
+    def note_end(self, error: BaseException) -> int:
+        """Note why the process ends. Return its exit code: 0 if it opens a store that shuts its build out."""
+        if isinstance(error, ConfigError) and "Upgrade this process" in str(error):
+            self.note_failure(error)
+            return 0
+        self.notes.note("crash", traceback.format_exc())
+        return 1
 
 
 def play(actor: Actor) -> None:
@@ -112,14 +119,9 @@ def play(actor: Actor) -> None:
     try:
         with shift:
             actor.play()
-    except ConfigError as error:
-        if "Upgrade this process" not in str(error):
-            actor.notes.note("crash", traceback.format_exc())
+    except BaseException as error:
+        if actor.note_end(error):
             raise
-        actor.note_failure(error)  # it was started before the schema shut it out
-    except BaseException:
-        actor.notes.note("crash", traceback.format_exc())
-        raise
 
 
 def _end_with_parent() -> None:

@@ -15,7 +15,7 @@ from digestif import Busy, Digest, Digests, Ledger, Move, StoreError
 from digestif.clock import monotonic, wall_clock
 from tests.worker.workers import working
 from torture._storm.actor import Notes, ids_of
-from torture._storm.delivering import CHANNEL
+from torture._storm.deliverers import CHANNEL
 from torture._storm.scene import FAMILIES, LEASE, POLICY, TIMELINES, split_place, store_of
 from torture._storm.weather import FARTHEST, shifted_clock
 

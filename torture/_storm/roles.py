@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torture._storm.actor import Actor, Notes, play
-from torture._storm.delivering import Dispatcher, Workman
-from torture._storm.moving import Mover
-from torture._storm.operating import Auditor, Operator
-from torture._storm.producing import Producer, TaskProducer
+from torture._storm.deliverers import Dispatcher, WorkerRole
+from torture._storm.mover import Mover
+from torture._storm.operators import Auditor, Operator
+from torture._storm.producers import Producer, TaskProducer
 from torture._storm.scene import Scene
-from torture._storm.upgrading import Upgrader
+from torture._storm.upgrader import Upgrader
 from torture._storm.weather import Weather
 
 ROLES: dict[str, Callable[..., Actor]] = {
     "produce": Producer,
     "tasks": TaskProducer,
-    "work": Workman,
+    "work": WorkerRole,
     "dispatch": Dispatcher,
     "operate": Operator,
     "audit": Auditor,

@@ -68,7 +68,7 @@ class Deliverer(Actor):
                 self.wait(2 * LEASE)
 
 
-class Workman(Deliverer):
+class WorkerRole(Deliverer):
     """Runs a worker for each store that is served."""
 
     def play(self) -> None:

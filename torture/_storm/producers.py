@@ -9,7 +9,7 @@ from dataclasses import replace
 from digestif import AsyncDigests, Digests, InvalidState, Record, StaleLease, StoreError
 from digestif.clock import wall_clock
 from torture._storm.actor import PACE, ids_of
-from torture._storm.delivering import Deliverer
+from torture._storm.deliverers import Deliverer
 from torture._storm.scene import POLICY, TIMELINES, family_of
 
 SMALL = replace(POLICY, capacity=5)  # for those who add to timelines of that name
