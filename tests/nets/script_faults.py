@@ -90,8 +90,8 @@ LEASING = [
     Fault(
         says="lapses are not counted",
         file="include/machine.lua",
-        old="slot.digest.lapses = slot.digest.lapses + 1",
-        new="slot.digest.lapses = slot.digest.lapses",
+        old="slot.digest.lapses, slot.digest.largest = slot.digest.lapses + 1, largest",
+        new="slot.digest.largest = largest",
         found_by=("test_lapsed_leases_are_ended",),
         model=True,
         vectors=True,
