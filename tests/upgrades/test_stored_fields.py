@@ -30,11 +30,11 @@ from tests.stores.postgres.servers import empty_database
 PINNED = {
     Slot: """
         state at since last iteration paused pending dropped batch first deadline expires rule was placed token until
-        alone:bool digest parked by_delays passes override push heavy
+        group alone:bool digest parked by_delays passes override push heavy
     """,
     Unfinished: """
-        id batch records opened dropped revision attempt lapses lapses_alone fresh frozen unknown tried deciding settled
-        weighed heavy merging replayed served left_out
+        id batch records opened dropped revision attempt lapses lapses_alone largest fresh frozen unknown tried deciding
+        settled weighed heavy merging replayed served left_out
     """,
     Push: "by maximum silence",
     Override: "text since terms cool_downs cadence zone off",

@@ -262,7 +262,15 @@ def check_value(value: object) -> None:
     The size counts characters, bytes and items. Dicts, lists, tuples and sets are searched; any other object counts as
     one. There is no recursion, and a value that contains itself is soon too deep.
     """
-    size = 0
+    weight = weigh(value, VALUE_SIZE)
+    if weight.room < 0:
+        raise InvalidRecord(f"value: larger than {VALUE_SIZE} characters, bytes and items, which are allowed")
+    if weight.is_deep:
+        _refuse_depth(value)
+
+
+def _refuse_depth(value: object) -> None:
+    """Raise InvalidRecord for a value that is nested too deep, with the path to where."""
     path: list[object] = []
     levels: list[Iterator[tuple[Any, object]]] = [iter([(None, value)])]  # the items still to be checked, per level
     while levels:
@@ -272,15 +280,57 @@ def check_value(value: object) -> None:
             del path[-1:]
             continue
         name, item = found
-        size += _size(item)
-        if size > VALUE_SIZE:
-            raise InvalidRecord(f"value: larger than {VALUE_SIZE} characters, bytes and items, which are allowed")
         if isinstance(item, _CONTAINERS):
             path.append(name)
             if len(path) > VALUE_DEPTH:
                 raise InvalidRecord(f"value: nested deeper than {VALUE_DEPTH} levels, at {shortened(_Path(path[1:]))}")
             parts = item.items() if isinstance(item, dict) else enumerate(item)
             levels.append(iter([(name, part) for name, part in parts if type(part) not in _SCALARS]))
+
+
+class Weight(NamedTuple):
+    """What `weigh` found."""
+
+    room: int  # that is left; negative: the value is too large
+    is_plain: bool  # all of it is of JSON's own types
+    is_deep: bool  # it is nested too deep, or contains itself
+
+
+def weigh(value: object, room: int) -> Weight:
+    """Count items, characters and bytes of a value as often as they would be written, until there is no room left.
+
+    A value that shares its parts may be small in memory and endless as text: each part is looked at once per level, and
+    counted as often as it occurs there.
+    """
+    is_plain = True
+    level: dict[int, tuple[Any, int]] = {0: ([value], 1)}  # by identity: a container, and how often it occurs
+    room += 1  # for the list around the value
+    for _ in range(VALUE_DEPTH + 1):
+        inner: dict[int, tuple[Any, int]] = {}
+        for part, times in level.values():
+            size = 1
+            if isinstance(part, dict):
+                size += sum([1 + len(name) if type(name) in _TEXTS else 1 for name in part])
+            for item in _inside(part):
+                kind = type(item)
+                if kind is str:
+                    size += 1 + len(item)  # type: ignore[arg-type]  # mypy does not see that it is a text
+                elif kind in _SCALARS and kind is not bytes:
+                    size += 1
+                elif isinstance(item, _CONTAINERS):
+                    is_plain = is_plain and (kind is dict or kind is list)
+                    known = inner.get(id(item))
+                    inner[id(item)] = (item, times if known is None else times + known[1])
+                else:
+                    is_plain = False
+                    size += _size(item)
+            room -= times * size
+            if room < 0:
+                return Weight(room, is_plain, is_deep=False)
+        if not inner:
+            return Weight(room, is_plain, is_deep=False)
+        level = inner
+    return Weight(room, is_plain, is_deep=True)
 
 
 def is_deep(value: object, depth: int = VALUE_DEPTH) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from digestif.core.capacity import Stored
-from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES, VALUE_DEPTH, VALUE_SIZE, check_value, is_deep
+from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES, VALUE_DEPTH, VALUE_SIZE, check_value, is_deep, weigh
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, InvalidRecord
@@ -21,9 +21,10 @@ from digestif.threads import on_fresh_stack
 class LargeValue(InvalidRecord):
     """A value that is larger than the limit that is known here. The namespace may allow it."""
 
-    def __init__(self, size: int, limit: int) -> None:
+    def __init__(self, size: int, limit: int, *, is_least: bool = False) -> None:
+        told = f"at least {size}" if is_least else f"{size}"
         hint = f"; a namespace allows up to {MOST_VALUE_BYTES} by the option value_bytes of its DSN"
-        super().__init__(f"value: {size} bytes encoded, allowed are {limit}{hint if size <= MOST_VALUE_BYTES else ''}")
+        super().__init__(f"value: {told} bytes encoded, allowed are {limit}{hint if size <= MOST_VALUE_BYTES else ''}")
         self.size = size
 
 
@@ -157,6 +158,7 @@ class Sealer:
         self._codec = load_codec(codec)
         self._checks = isinstance(self._codec, tuple(BUILT_IN.values()))  # values by itself
         is_own = type(self._codec) in BUILT_IN.values()  # a subclass may encode in another way
+        self._is_json = type(self._codec) is JsonCodec
         self._encode_flat = self._codec.encode_flat if is_own else None  # type: ignore[attr-defined]
         self._prefix = codec_name(self._codec).encode() + b" "
         self._known: dict[bytes, Codec] = {self._prefix[:-1]: self._codec}
@@ -171,6 +173,9 @@ class Sealer:
         try:
             if self._encode_flat and _is_flat(value):
                 return self._prefixed(self._encode_flat(value))  # which need not be read back
+            is_plain = self._weigh(value)
+            if self._encode_flat and not is_plain:
+                return self._prefixed(self._encoded_form(value))
             if not self._checks:
                 check_value(value)
             body = self._codec.encode(value)
@@ -187,6 +192,16 @@ class Sealer:
         if same is not True:
             body = self._encoded_form(value)
         return self._prefixed(body)
+
+    def _weigh(self, value: Any) -> bool:
+        """Refuse a value that would be too large, before it is encoded; True if it is all of JSON's own types."""
+        most = MOST_VALUE_BYTES if self._is_json else VALUE_SIZE
+        weight = weigh(value, most)
+        if weight.room < 0 and self._is_json:
+            raise LargeValue(most - weight.room, self.limit, is_least=True)
+        if weight.room < 0 or weight.is_deep:
+            check_value(value)
+        return weight.is_plain
 
     def _seal_decoded(self, value: Any) -> bytes:
         if not self._checks:
@@ -208,6 +223,7 @@ class Sealer:
         """Encode the JSON form of a value that does not read back equal by itself."""
         if self._checks:
             form = json_form(value)
+            self._weigh(form)
             body = self._codec.encode(form)
             if self._codec.decode(body) == form:
                 return body

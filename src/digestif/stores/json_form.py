@@ -16,6 +16,8 @@ from digestif.errors import InvalidRecord
 
 PATH_LENGTH = 200  # characters in a message
 
+_Known = dict[int, tuple[object, Any]]  # by identity: a part, and its JSON form
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -23,7 +25,7 @@ _decode = msgspec.json.Decoder().decode
 def json_form(value: object) -> Any:
     """A value as text, numbers, booleans, None, lists and dicts. InvalidRecord, with the path, for what has none."""
     try:
-        return _form(value, _Place(None, "value", 0))
+        return _form(value, _Place(None, "value", 0, {}))
     except RecursionError as error:  # a model whose dump is a model, and so on
         raise InvalidRecord(f"value: {shortened(value)} is nested too deep to be turned into JSON") from error
 
@@ -31,15 +33,16 @@ def json_form(value: object) -> Any:
 class _Place:
     """Where a part of a value is. Its text is made only for a message."""
 
-    __slots__ = ("depth", "outer", "step")
+    __slots__ = ("depth", "known", "outer", "step")
 
-    def __init__(self, outer: "_Place | None", step: str | int, depth: int) -> None:
+    def __init__(self, outer: "_Place | None", step: str | int, depth: int, known: "_Known") -> None:
         self.outer = outer
         self.step = step
         self.depth = depth
+        self.known = known
 
     def inside(self, step: str | int) -> "_Place":
-        return _Place(self, step, self.depth + 1)
+        return _Place(self, step, self.depth + 1, self.known)
 
     def __str__(self) -> str:
         steps: list[str] = []
@@ -62,6 +65,14 @@ def _form(value: Any, place: _Place) -> Any:
         return _form(value.value, place)
     if value is None or issubclass(real, bool | int | float | str):
         return _scalar(value, place)
+    known = place.known.get(id(value))  # parts that a value shares would otherwise be turned into JSON again and again
+    if known is None:
+        place.known[id(value)] = known = (value, _form_of_object(value, place))
+    return known[1]
+
+
+def _form_of_object(value: Any, place: _Place) -> Any:
+    real = type(value)
     for kind, convert in _CONVERSIONS:
         if issubclass(real, kind):
             return convert(value, place)
