@@ -145,7 +145,9 @@ def test_a_server_that_takes_no_new_connections_holds_up_only_what_needs_one(tmp
             healthy = Health(client)
             try:
                 with healthy:
-                    status, took = timed(client, "/v1/status")  # asks how durable the server is, on a connection of its own
+                    status, took = timed(
+                        client, "/v1/status"
+                    )  # asks how durable the server is, on a connection of its own
                     others = [timed(client, "/v1/ledger") for _ in paced(3)]
             finally:
                 postmaster.end()

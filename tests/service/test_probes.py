@@ -99,7 +99,7 @@ def test_24_adds_of_the_client_through_a_lock_are_24_records(tmp_path: Path, mon
     monkeypatch.setattr(idempotency, "RENEWED_EVERY", 0.1)
     with (
         outage_of("sqlite", tmp_path) as outage,
-        serving(outage.store) as (client, service),
+        serving(outage.store) as (client, _),
         DigestifClient(client.url, patience=60) as digests,
         ThreadPoolExecutor(24) as threads,
     ):

@@ -70,7 +70,7 @@ class ServerAddress:
         was_up = False
         while True:
             try:
-                return self.connect(psycopg.connect, connect_timeout=max(1, ceil(patience)), **options)
+                return self.connect(psycopg.connect, connect_timeout=max(1, ceil(patience)), **options)  # 0: no limit
             except errors.ConnectionTimeout:  # the server says nothing: a ping would hold up all threads, with the GIL
                 raise
             except psycopg.OperationalError as error:
