@@ -15,7 +15,7 @@ from digestif.testing.conformance.base import Damager, Harm
 from tests.conformance.makers import Maker, made
 from tests.conformance.modes import SharedRules
 
-KEPT = {"namespace", "sequence", "history", "removal"}  # counters, settings and history
+KEPT = {"namespace", "sequence", "history", "removal", "schema"}  # counters, settings and history
 
 
 _PENDING = "batch = (SELECT json_extract(slot, '$.batch') FROM timeline WHERE key = ?)"

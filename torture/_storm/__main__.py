@@ -31,7 +31,7 @@ from torture._storm.calm import Rest, calmed
 from torture._storm.crew import Crew, on_duty
 from torture._storm.moves import Moves, pause
 from torture._storm.scene import PARTS, Scene
-from torture._storm.upgrades import Upgrades, is_possible
+from torture._storm.upgrades import Upgrades
 from torture._storm.weather import Weather
 
 CREW = {"produce": 2, "tasks": 1, "work": 3, "dispatch": 1, "operate": 1, "audit": 1}
@@ -198,8 +198,7 @@ def main() -> None:
         with suppress(ImportError):
             importlib.import_module(f"digestif.stores.{store}")
     dsns = (given.dsn,) if given.other is None else (given.dsn, given.other)
-    impossible = frozenset() if is_possible() else frozenset({"upgrades"})
-    findings = storm(dsns, seconds=given.seconds, seed=given.seed, parts=given.only - given.without - impossible)
+    findings = storm(dsns, seconds=given.seconds, seed=given.seed, parts=given.only - given.without)
     sys.stdout.write(json.dumps(findings.__dict__) + "\n")
     sys.stdout.flush()
     sys.exit(1 if findings.problems else 0)

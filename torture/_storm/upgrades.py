@@ -1,22 +1,15 @@
 """Upgrades in a storm: builds of this package with a raised schema join, and then no older process may write."""
 
-import importlib
-import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from tests.upgrades.builds import build
 from torture._storm.account import Account
 from torture._storm.crew import Crew
 from torture._storm.moves import pause, until
 
-BUILDS = "tests.upgrades.builds"
 REFUSED = 3.0  # seconds in which processes that are too old are refused, before they are replaced
-
-
-def is_possible() -> bool:
-    """True if builds with other numbers can be made."""
-    return importlib.util.find_spec(BUILDS) is not None
 
 
 class Upgrades:
@@ -25,8 +18,8 @@ class Upgrades:
     def __init__(self, crew: Crew, account: Account, folder: Path) -> None:
         self._crew = crew
         self._account = account
-        self._additive = _build(folder / "additive", newer_by=1)
-        self._fencing = _build(folder / "fencing", newer_by=2, oldest_by=1)
+        self._additive = str(build(folder / "additive", newer_by=1))
+        self._fencing = str(build(folder / "fencing", newer_by=2, oldest_by=1))
 
     def add(self) -> Iterator[None]:
         """Raise the schema by an additive change: processes of both builds go on."""
@@ -51,7 +44,3 @@ class Upgrades:
 
     def _until(self, what: str, condition: Callable[[], bool]) -> Iterator[None]:
         yield from until(condition, self._crew.problems, f"upgrade: {what}")
-
-
-def _build(folder: Path, **numbers: int) -> str:
-    return str(importlib.import_module(BUILDS).build(folder, **numbers))

@@ -116,7 +116,7 @@ class LeasesAhead(Suite):
 
 class TimelinesAhead(Suite):
     def test_after_a_clock_was_set_back_what_waits_is_planned_by_now(self, digests_with: DigestsWith) -> None:
-        """Delivered while the clock was a day ahead: planned again, it is due after its cool-down, not a day later."""
+        """Fact 49. Delivered while the clock was a day ahead: it is due after its cool-down, not a day later."""
         digests = digests_with(minimum_delay=300, increment_delay=30, maximum_delay=1800)
         digests.add("t", 1, now=T + 86_400)
         deliver(digests, "t", now=T + 86_400)

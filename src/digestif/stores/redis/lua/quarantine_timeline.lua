@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- Turn the records of a damaged timeline into dead letters, one per batch, and delete the rest of it, perhaps apart
--- from what people chose.
+-- Turn the records of a damaged timeline into dead letters, one per batch, and delete the rest of it.
 -- KEYS   12… the timeline; the order of the dead letters of the timeline that gets them; then per batch its letter:
 --        records, ages, times
 -- ARGV   4 {stored, name, letters, keeps}: the slot as it was found, or empty; the timeline that gets the letters; per
