@@ -315,7 +315,7 @@ class Worker(Process):
 
     def _is_current(self, lease: Lease) -> bool:
         hold = self._world.book.holds.get(lease.timeline)
-        return hold is not None and hold.token == lease.token
+        return hold is not None and hold.token == lease.token and not hold.is_given_back
 
 
 def _extended(entry: tuple[Any, ...]) -> Sequence[Lease]:

@@ -71,6 +71,7 @@ class Hold:
     digest_id: str
     until: Millis
     group: int  # the size that is noted of its group of suspects; 0: none
+    is_given_back: bool = False  # its holder let it end: a suspect for which there was no memory
 
 
 @dataclass(slots=True)
@@ -308,6 +309,7 @@ class Book:
             if extended:
                 hold = self.holds[each.timeline]
                 hold.until, hold.group = at + lease, hold.group if alone else 0
+                hold.is_given_back = lease == 0
                 noted = self._store.inspect(each.timeline).group
                 require(noted == hold.group, "a group of {}, noted as {}: {}", hold.group, noted, each)
 

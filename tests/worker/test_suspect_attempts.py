@@ -34,6 +34,7 @@ class Watched(MemoryStore):
         super().__init__()
         self.claims: Counter[str] = Counter()
         self.alone: list[bool] = []
+        self.sizes: list[int] = []  # of groups that were asked for
         self.may_give = threading.Event()
         self.may_give.set()
 
@@ -44,6 +45,7 @@ class Watched(MemoryStore):
     def claim_suspects(self, partition: int, group: SuspectGroup, **options: Any) -> ClaimPage:
         self.claims["suspects"] += 1
         self.alone.append(group.alone)
+        self.sizes.append(group.size)
         assert self.may_give.wait(PATIENCE)
         return super().claim_suspects(partition, group, **options)
 
@@ -311,3 +313,28 @@ def test_a_large_group_is_disturbed_by_what_begins_beside_it(
 
     assert len(page.attempts) == 250
     assert {store.inspect(name).group for name in names} == {0}
+
+
+def test_groups_are_as_large_as_the_kind_of_handlers_with_the_most_slots(
+    digests: Digests, store: Watched, clock: FakeClock
+) -> None:
+    """One function among coroutines does not slow their suspects down; those of functions wait for a thread."""
+
+    @digests.handler("coroutine:*")
+    async def deliver(_: Digest) -> None:
+        pass
+
+    digests.handler("function:*")(lambda _: None)
+    names = [f"{kind}:{number}" for kind in ("coroutine", "function") for number in range(8)]
+    let_lapse(digests, clock, *names)
+    limits = Limits(concurrency=8, threads=1, memory=1 << 20)
+
+    async def work() -> None:
+        suspects = Suspects(lease_seconds=LEASE)
+        loop = Loop(digests.attempts(clock()), limits, suspects)
+        while digests.ledger().delivered < len(names):
+            await loop.run_once()
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
+
+    assert store.sizes[:4] == [1, 2, 4, 8]

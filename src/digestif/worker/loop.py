@@ -113,9 +113,9 @@ class Loop:
         return Round(page.claimed, more=page.claimed > 0, first=_first_due(page))
 
     def _most_suspects(self) -> int:
-        """Return how many suspects can run together, whichever handlers they have."""
+        """Return how many suspects can run together; of a kind with fewer slots, the rest of a group waits for them."""
         most = [self._limits.of(handler.kind) * (handler.batch or 1) for handler in self._attempts.handlers]
-        return min([*most, MOST_ATTEMPTS])
+        return min(max(most, default=1), MOST_ATTEMPTS)
 
     def _is_alone(self) -> bool:
         """True if nothing runs here, nor in another worker of this process."""
