@@ -209,13 +209,36 @@ def test_an_answer_to_a_suspicion_is_remembered_for_two_minutes() -> None:
     assert answered.is_over(NOW + LONGEST_INTERVAL)
 
 
-def test_lost_answers_close_a_channel_that_answered_no_sooner() -> None:
+def test_lost_answers_of_two_timelines_close_a_channel_that_answered() -> None:
     outage = None
-    for timeline in ("ada", "bob", "eve"):
+    for timeline, phase in (("ada", Phase.SUSPECTED), ("ada", Phase.SUSPECTED), ("bob", Phase.CLOSED)):
         outage = after_unknown(outage, timeline, "504", now=NOW, chance=0, answered=NOW - 1)
-        assert outage.phase is Phase.SUSPECTED
+        assert outage.phase is phase
 
-    assert after_unknown(outage, "eve", "504", now=NOW + SILENCE, chance=0).phase is Phase.CLOSED
+
+def test_two_timelines_are_enough_if_a_message_may_have_gone_out_although_the_channel_is_unavailable() -> None:
+    outage = after_unavailable(
+        met_by("ada"), "bob", "reset", now=NOW, after=None, chance=0.5, answered=NOW - 1, unknown=True
+    )
+
+    assert outage.is_closed
+
+
+def test_an_answer_between_lost_answers_lets_the_count_begin_again() -> None:
+    suspected = after_unknown(None, "ada", "504", now=NOW, chance=0, answered=NOW - 1)
+
+    assert after_unknown(suspected, "bob", "504", now=NOW + 2, chance=0, answered=NOW + 1).met == ("bob",)
+
+
+@pytest.mark.parametrize("phase", [None, Phase.SUSPECTED, Phase.RETURNING])
+def test_a_digest_that_does_not_come_again_closes_its_channel_immediately(phase: Phase | None) -> None:
+    known = None if phase is None else closed(phase=phase, answered=NOW - 1, returned=NOW - 1)
+
+    outage = after_unavailable(
+        known, "ada", "503", now=NOW, after=None, chance=0.5, answered=NOW - 1, at_most_once=True
+    )
+
+    assert outage.is_closed
 
 
 def test_a_channel_that_returns_is_not_closed_by_the_first_that_fails() -> None:

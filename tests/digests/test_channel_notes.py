@@ -5,8 +5,11 @@ from typing import Literal
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from digestif import Digest, Digests, Unavailable, Worker
+from digestif.attempts.channel_notes import ChannelNotes
+from digestif.core.outages import MOST_CHANNELS, Outage, Phase
 from digestif.stores.memory import MemoryStore
 
 T = 1_700_000_000.0
@@ -77,3 +80,19 @@ def test_an_older_process_understands_every_note(store: MemoryStore) -> None:
             phases.add(msgspec.json.decode(written, type=dict[str, OutageBefore])["mail"].phase)
 
     assert phases == {"suspected", "closed", "returning"}
+
+
+def test_a_full_note_forgets_the_oldest_suspicion_that_was_refuted(store: MemoryStore) -> None:
+    notes = ChannelNotes(store)
+    refuted = Outage(Phase.SUSPECTED, NOW - 10, "503", answered=NOW)
+    met = Outage(Phase.SUSPECTED, NOW - 100, "503", met=("ada",), met_since=NOW - 100)
+    noted = {"met": met, "later": refuted, "first": replace(refuted, since=NOW - 20)}
+    noted |= {f"closed {number}": Outage(Phase.CLOSED, NOW, "503", probe_at=NOW) for number in range(MOST_CHANNELS - 3)}
+    assert store.swap_note(0, "channels", None, msgspec.json.encode(noted))
+
+    for name in ("new", "newer", "newest"):
+        notes.change(name, lambda _: Outage(Phase.CLOSED, NOW, "503", probe_at=NOW), now=NOW)
+
+    assert len(notes.read()) == MOST_CHANNELS
+    assert noted.keys() - notes.read().keys() == {"first", "later"}
+    assert notes.read().keys() - noted.keys() == {"new", "newer"}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from digestif.clock import monotonic, wall_clock
-from digestif.core.outages import MOST_CHANNELS, Outage
+from digestif.core.outages import MOST_CHANNELS, Outage, Phase
 from digestif.core.times import Millis, to_millis
 from digestif.errors import StoreError, StoreUnavailable
 from digestif.stores.base import Store
@@ -56,8 +56,9 @@ class ChannelNotes:
         return _found_in(self._store.note(0, NAME))
 
     def change(self, name: str, change: Change, *, now: Millis) -> tuple[Outage | None, Outage | None]:
-        """Change what is noted about a channel; the answer is that before and after. Notes that are over are removed.
+        """Change what is noted about a channel; the answer is that before and after.
 
+        Notes that are over are removed, but not those of a clock that was set back since: timelines wait by them.
         StoreUnavailable at once if the store did not answer a moment ago.
         """
         if monotonic() < self._failed_until:
@@ -77,13 +78,30 @@ class ChannelNotes:
             found = _found_in(noted)
             before = found.get(name)
             after = change(before)
-            wanted = {channel: each for channel, each in found.items() if channel != name and not each.is_over(now)}
+            wanted = {
+                channel: each
+                for channel, each in found.items()
+                if channel != name and (each.is_ahead(now) or not each.is_over(now))
+            }
+            if after is not None and before is None and len(wanted) >= MOST_CHANNELS:
+                _forget_refuted(wanted, now=now)
             if after is not None and (before is not None or len(wanted) < MOST_CHANNELS):
                 wanted[name] = after
             if wanted == found or self._store.swap_note(0, NAME, noted, _encode(wanted) if wanted else None):
                 self.found, self._stale_at = wanted, monotonic() + FRESH_SECONDS
                 return before, wanted.get(name)
         raise StoreError("the note about channels is written by others all the time")
+
+
+def _forget_refuted(found: Found, *, now: Millis) -> None:
+    """Forget the oldest suspicion that was refuted, to make room."""
+    refuted = [
+        name
+        for name, each in found.items()
+        if each.phase is Phase.SUSPECTED and not each.met and not each.is_ahead(now)
+    ]
+    if refuted:
+        del found[min(refuted, key=lambda name: found[name].since)]
 
 
 def _found_in(noted: bytes | None) -> Found:

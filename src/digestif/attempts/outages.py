@@ -68,12 +68,10 @@ class Outages:
             return
         with suppress(StoreError):  # then it is done later
             now = self._store.time(0) if given is None else given
-            for name, outage in list(self._notes.found.items()):
-                if outage.is_ahead(now):
-                    self._recall(name, outage, now=now, given=given)
+            for name in list(self._notes.found):
                 self._change(name, partial(_tidied, now=now), now=now)
 
-    def _recall(self, name: str, outage: Outage, *, now: Millis, given: Millis | None) -> None:
+    def _recall(self, name: str, outage: Outage, *, now: Millis) -> None:
         """Let timelines come back that wait for a channel by the clock as it was before it was set back."""
         latest, crowd = now + outages.LONGEST_KEPT, 0
         for page in _waiting(self._store):
@@ -86,7 +84,7 @@ class Outages:
                     admissions = kept.setdefault(self._store.partition_of(timeline), [])
                     admissions.append(Admission(timeline, seen(slot), until))
             for admissions in kept.values():
-                self._store.admit(admissions, now=given)
+                self._store.admit(admissions, now=now)
 
     # For people
 
@@ -244,7 +242,7 @@ class Outages:
             return verdict
         if attempt.answered:  # to the first of several recipients
             self._answers.note(name, now)
-        found = _found_out(attempt, failure, now=now, answered=self._answers.last(name))
+        found = _found_out(attempt, failure, now=now, answered=self._answers.last(name, now))
         outage = self._change(name, lambda it: outages.with_pattern(found(it), handler.pattern), now=now)
         return self._waiting_for(name, outage, attempt, verdict, now=now)
 
@@ -314,12 +312,22 @@ class Outages:
     # The note
 
     def _change(self, name: str, change: Change, *, now: Millis) -> Outage | None:
-        """Change what is noted about a channel, and emit what that means. The answer is what is noted now."""
+        """Change what is noted about a channel, and emit what that means. The answer is what is noted now.
+
+        Before the times of a clock that was set back since are replaced, the timelines that wait by them are recalled.
+        """
+
+        def recall_and_change(it: Outage | None) -> Outage | None:
+            after = change(it)
+            if it is not None and it.is_ahead(now) and after != it:
+                self._recall(name, it, now=now)
+            return after
+
         known = self._notes.found.get(name)
         if known is not None and self._notes.is_fresh and change(known) == known:
             return known
         try:
-            before, after = self._notes.change(name, change, now=now)
+            before, after = self._notes.change(name, recall_and_change, now=now)
         except StoreError:  # a note that can't be written: the digest waits by itself
             return change(known)
         self._emit(name, before, after)
@@ -355,8 +363,17 @@ def _found_out(
             it = outages.after_answer(it, began=attempt.began_at(), now=now)
         if not isinstance(error, Unavailable):
             return outages.after_unknown(it, timeline, reason, now=now, chance=chance(), answered=answered)
-        after = _in_millis(error.after)
-        return outages.after_unavailable(it, timeline, reason, now=now, after=after, chance=chance(), answered=answered)
+        return outages.after_unavailable(
+            it,
+            timeline,
+            reason,
+            now=now,
+            after=_in_millis(error.after),
+            chance=chance(),
+            answered=answered,
+            unknown=error.unknown,
+            at_most_once=attempt.is_completed,
+        )
 
     return found
 
@@ -433,9 +450,12 @@ class _Answers:
         """Return when the channel returned last; 0 if that is not known."""
         return self._returned.get(name, 0)
 
-    def last(self, name: str) -> Millis:
-        """Return when the channel answered last; 0 if that is not known."""
-        return self._last.get(name, 0)
+    def last(self, name: str, now: Millis) -> Millis:
+        """Return when the channel answered last; 0 if that is not known. If the clock was set back since: now."""
+        last = self._last.get(name, 0)
+        if last > now:
+            self._last[name] = last = now
+        return last
 
     def may_store(self, name: str, now: Millis) -> bool:
         """True, and remembered, unless an answer was noted in the store less than a second ago."""

@@ -20,7 +20,7 @@ JITTER = 0.2  # of an interval, more or less
 FURTHEST_AHEAD: Millis = round(LONGEST_INTERVAL * (1 + JITTER))  # that a noted time can lie; else clocks were set back
 WITNESSES = 3  # timelines that must have met a channel that answered within the longest interval…
 SILENCE: Millis = 5_000  # …and for how long it must not have answered since the first of them, before it is closed
-UNKNOWN_WITNESSES = 2  # timelines of which a message may have gone out, if the channel has not answered for long
+UNKNOWN_WITNESSES = 2  # timelines that close any channel if the message of the last one may have gone out
 SHORTEST_PUT_OFF: Millis = 2_000  # of a digest that met a channel that stays open; twice that the next time…
 LONGEST_PUT_OFF: Millis = 60_000  # …up to this
 LONGEST_KEPT: Millis = FURTHEST_AHEAD + LONGEST_INTERVAL  # that a timeline waits for a closed channel at a time
@@ -136,15 +136,20 @@ def after_unavailable(
     after: Millis | None,
     chance: float,
     answered: Millis = 0,
+    unknown: bool = False,
+    at_most_once: bool = False,
 ) -> Outage:
     """The channel can't be used. `answered` is when it last answered this process.
 
     A channel that did so within the longest interval is suspected, and closed once enough timelines met it and nothing
-    answered for a while. Any other is closed. Only what its probe finds lengthens the interval.
+    answered for a while. Any other is closed, and so is one through which digests go `at_most_once`: each further
+    attempt would lose one. If the message may have gone out (`unknown`), it is closed as by `after_unknown`. Only what
+    its probe finds lengthens the interval.
     """
     if outage is None or not outage.is_closed:
         met = _met(outage, timeline, reason, now=now, answered=answered)
-        return _closed(met, reason, now=now, after=after, chance=chance) if _is_proven(met, 1, now=now) else met
+        is_closed = at_most_once or (unknown and _is_unanswered(met)) or _is_proven(met, now=now)
+        return _closed(met, reason, now=now, after=after, chance=chance) if is_closed else met
     if not outage.is_probed_by(timeline, now):
         return outage
     interval = min(2 * outage.interval, LONGEST_INTERVAL)
@@ -155,11 +160,14 @@ def after_unavailable(
 def after_unknown(
     outage: Outage | None, timeline: str, reason: str, *, now: Millis, chance: float, answered: Millis = 0
 ) -> Outage:
-    """A message may have gone out: the fault of its digest, or of the channel if other timelines meet it, too."""
+    """A message may have gone out: the fault of its digest, or of the channel if another timeline met it, too.
+
+    Then the channel is closed, however recently it answered: each further message might reach its reader twice.
+    """
     if outage is not None and outage.is_closed:
         return after_unavailable(outage, timeline, reason, now=now, after=None, chance=chance)
     met = _met(outage, timeline, reason, now=now, answered=answered)
-    if _is_proven(met, UNKNOWN_WITNESSES, now=now):
+    if _is_unanswered(met):
         return _closed(met, reason, now=now, after=None, chance=chance)
     return met
 
@@ -193,10 +201,15 @@ def _met(outage: Outage | None, timeline: str, reason: str, *, now: Millis, answ
     return replace(outage, met=(*outage.met, timeline) if is_new else outage.met, answered=answered)
 
 
-def _is_proven(outage: Outage, witnesses: int, *, now: Millis) -> bool:
-    """True if the whole channel is away: for lack of any answer these witnesses are enough, else it takes more."""
+def _is_unanswered(outage: Outage) -> bool:
+    """True if enough timelines met it that a message which may have gone out is the channel's fault."""
+    return len(outage.met) >= UNKNOWN_WITNESSES
+
+
+def _is_proven(outage: Outage, *, now: Millis) -> bool:
+    """True if the whole channel is away: for lack of any answer one timeline is enough, else it takes more."""
     if not outage.answered or now - outage.answered > LONGEST_INTERVAL:
-        return len(outage.met) >= witnesses
+        return True
     return len(outage.met) >= WITNESSES and now - outage.met_since >= SILENCE
 
 

@@ -432,6 +432,23 @@ class Outages(Suite):
         assert receiver.calls == ["mail:ada"]
         assert digests.timeline("mail:bob").pending == 1
 
+    def test_an_outage_closes_the_channel_of_a_digest_that_is_delivered_at_most_once_immediately(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. Also if it answered a moment ago: each further attempt would lose a digest."""
+        digests.handler("mail:*", channel="mail", at_most_once=True)(receiver)
+        digests.add("mail:first", 1, now=T)
+        work(digests, receiver, now=T)
+        receiver.fail(DOWN)
+        digests.add("mail:ada", 1, now=T + 1)
+        work(digests, receiver, now=T + 1)
+
+        digests.add("mail:bob", 1, now=T + 2)
+        work(digests, receiver, now=T + 2)
+
+        assert receiver.calls == ["mail:first", "mail:ada"]
+        assert digests.timeline("mail:bob").pending == 1
+
     def test_a_note_that_can_t_be_read_counts_as_open(self, digests: Digests, store: Store, receiver: Receiver) -> None:
         """Fact 62. Damage must not keep back what could be delivered."""
         digests.handler("mail:*", channel="mail")(receiver)
@@ -600,6 +617,22 @@ class Outages(Suite):
         work_until(digests, receiver, T + 121, T + 190, step=1)
 
         assert [outage.channel for outage in digests.outages(now=T + 190)] == ["mail"]
+
+    def test_two_timelines_without_an_answer_close_a_channel_that_just_answered(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 62. Each message that may have gone out fixes what its digest carries: there must be few of them."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.add("mail:first", 1, now=T)
+        work(digests, receiver, now=T)
+        receiver.fail(UNKNOWN)
+
+        for second, timeline in enumerate(READERS):
+            digests.add(timeline, 1, now=T + 1 + second)
+            work(digests, receiver, now=T + 1 + second)
+
+        assert [outage.channel for outage in digests.outages(now=T + 3)] == ["mail"]
+        assert "mail:eve" not in receiver.calls
 
     @in_sync_mode_only
     def test_an_answer_through_another_worker_keeps_the_channel_open(
@@ -800,6 +833,52 @@ class Outages(Suite):
         work_until(digests, receiver, T - 86_400, T - 86_400 + 120)
 
         assert [message.timeline for message in receiver.messages] == ["mail:bob", "mail:ada"]
+
+    @pytest.mark.parametrize("channel", ["mail", "chat"])
+    @pytest.mark.parametrize("failure", [DOWN, None], ids=["failed", "answered"])
+    def test_an_attempt_that_ends_after_the_clock_was_set_back_delays_no_digest_that_was_put_off(
+        self, store: Store, receiver: Receiver, channel: str, failure: Exception | None
+    ) -> None:
+        """Fact 82. Whatever changes the note first, of the same channel or of another."""
+        clock = [T]
+        with Digests(store, clock=lambda: clock[0]) as digests:
+            digests.handler("mail:*", channel="mail")(receiver)
+            digests.handler("slow:*", channel=channel)(receiver)
+            digests.add("mail:bob", 1)
+            work(digests, receiver, now=T)
+            digests.add("slow:eve", 1)
+            delivering = digests.attempts()
+            [attempt] = delivering.claim(1, room=Room()).attempts
+            receiver.fail(DOWN, "mail:ada")
+            for timeline in ("mail:ada", "mail:new"):  # the second one is answered
+                digests.add(timeline, 1)
+                work(digests, receiver, now=T)
+            receiver.is_back()
+
+            clock[0] = back = T - 86_400
+            delivering.end([(attempt, delivering.judge(attempt, failure))])
+            work_until(digests, receiver, back, back + 120)
+
+        assert "mail:ada" in [message.timeline for message in receiver.messages]
+
+    @in_sync_mode_only
+    def test_a_channel_that_answered_just_before_the_clock_was_set_back_is_not_closed_by_one_message(
+        self, digests: Digests, receiver: Receiver
+    ) -> None:
+        """Fact 82. It is closed as soon as any other."""
+        digests.handler("mail:*", channel="mail")(receiver)
+        digests.add("mail:first", 1, now=T)
+        work(digests, receiver, now=T)
+        receiver.fail(DOWN)
+        back = T - 86_400
+        add_to_all(digests, "r", now=back)
+
+        for second in (0, 2, 4):
+            work(digests, receiver, now=back + second)
+            assert digests.outages(now=back + second) == []
+        work(digests, receiver, now=back + 6)
+
+        assert [outage.channel for outage in digests.outages(now=back + 6)] == ["mail"]
 
     @in_sync_mode_only
     def test_an_answer_counts_although_the_outage_began_later_than_now(
