@@ -368,9 +368,16 @@ ORDERS = [
     Fault(
         says="a document replaces any other that is there, whatever it was compared with",
         file="keep.lua",
-        old="if not is_there or string.sub(found, begin) ~= ARGV[6] then",
+        old="if not is_there or body_of(found) ~= ARGV[6] then",
         new="if not is_there then",
         found_by=("test_a_document_is_replaced_by_comparison_only_where_its_body_is_there",),
+    ),
+    Fault(
+        says="a document is forgotten whatever it was compared with",
+        file="forget.lua",
+        old=" and not (request.compares and body_of(stored) ~= ARGV[5])",
+        new="",
+        found_by=("test_a_document_is_forgotten_by_comparison_only_where_its_body_is_there",),
     ),
     Fault(
         says="a record that joins the short way does not know when it is due",

@@ -372,3 +372,27 @@ def test_an_answer_is_kept_though_the_renewal_before_it_got_none(monkeypatch: py
     own.keep_answer(Answer(202, b"{}"))
 
     assert idempotency._reserve(store, "name", "asked").kept.body == b"{}"
+
+
+def test_a_request_that_is_refused_at_last_leaves_the_answer_of_one_that_took_its_reservation_over() -> None:
+    store = open_store("memory://")
+    first = idempotency.Reservation(store, "name", idempotency._reserve(store, "name", "asked").kept)
+    idempotency.Reservation(store, "name", first.kept).abandon()  # as if the first process had been silent for long
+    second = idempotency.Reservation(store, "name", idempotency._reserve(store, "name", "asked").kept)
+
+    first.forget()
+    assert not idempotency._reserve(store, "name", "asked").is_own
+    second.keep_answer(Answer(202, b"{}"))
+    first.forget()
+
+    assert idempotency._reserve(store, "name", "asked").kept.body == b"{}"
+
+
+def test_a_reservation_is_forgotten_though_the_renewal_before_got_no_answer() -> None:
+    store = open_store("memory://")
+    own = idempotency.Reservation(store, "name", idempotency._reserve(store, "name", "asked").kept)
+    idempotency.Reservation(store, "name", own.kept)._replace(replace(own.kept, at=1))  # `own` does not know of it
+
+    own.forget()
+
+    assert idempotency._reserve(store, "name", "another").is_own

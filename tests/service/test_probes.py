@@ -3,21 +3,27 @@
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
-from digestif import AsyncDigests
+from digestif import AsyncDigests, Digests
 from digestif.client import Client as DigestifClient
 from digestif.errors import Overloaded
 from digestif.service import waits
 from digestif.service.api import idempotency
 from digestif.service.service import Service
+from digestif.testing.postgres import PostgresServer
 from tests.service.harness import Client, serving
 from tests.service.outages import outage_of
+from tests.stores.postgres.releases import user_without_rights
 from tests.worker.workers import becomes
 
 
@@ -89,6 +95,55 @@ def test_a_file_that_another_program_has_locked_is_not_ready_though_it_can_be_re
         assert [reply.status for reply in locked] == [503, 200, 200]
         assert locked[0].headers["retry-after"] == "2"
         assert becomes(lambda: client.get("/readyz").status == 200)
+
+
+def test_a_store_that_may_only_be_read_answers_slow_reads_and_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A role of PostgreSQL with the rights to read; a lock keeps its request waiting until the store was probed."""
+    monkeypatch.setattr(waits, "READY_WITHIN", 1.0)
+    monkeypatch.setattr(waits, "GIVEN_UP_AFTER", 1.0)
+    monkeypatch.setattr(waits, "PROBED_AGAIN", 0.0)
+    monkeypatch.setattr(waits, "LOOKED_EVERY", 0.01)
+    with (
+        PostgresServer(fsync=False) as server,
+        readers_of(server.url) as theirs,
+        serving(theirs) as (client, service),
+        psycopg.connect(server.url) as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        not_ready = [client.get("/readyz").status for _ in range(3)]
+        reach, probed = service.digests.store.reach, threading.Semaphore(0)
+
+        def noted() -> None:
+            reach()
+            probed.release()
+
+        monkeypatch.setattr(service.digests.store, "reach", noted)
+        other.execute("LOCK TABLE digestif.ledger")
+        reading = threads.submit(client.get, "/v1/ledger")
+        began = time.monotonic()
+        while time.monotonic() < began + 2 * waits.GIVEN_UP_AFTER:
+            assert probed.acquire(timeout=5)
+        other.rollback()
+
+        assert (not_ready, reading.result().status) == ([503] * 3, 200)
+        assert client.add("t", 1).status == 503
+    [logged] = [record.getMessage() for record in caplog.records if record.name == waits.__name__]
+    assert logged.startswith("the store takes no writes: ")
+    assert "permission denied" in logged
+
+
+@contextmanager
+def readers_of(url: str) -> Iterator[str]:
+    """The URL of a user with the rights to read a store in which there is a record."""
+    with Digests(url) as digests:
+        digests.add("t", 1)
+    with user_without_rights(url) as theirs, psycopg.connect(url, autocommit=True) as administrator:
+        user = sql.Identifier(str(conninfo_to_dict(theirs)["user"]))
+        administrator.execute(sql.SQL("GRANT USAGE ON SCHEMA digestif TO {}").format(user))
+        administrator.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA digestif TO {}").format(user))
+        yield theirs
 
 
 def test_24_adds_of_the_client_through_a_lock_are_24_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """`digestif serve`: HTTP API, dashboard and worker in one process."""
 
 import gc
-import logging
 import os
 import sys
 from collections.abc import Callable
@@ -72,6 +71,8 @@ def _announcer(as_json_: bool) -> Callable[[str], None]:
 
 def leave_threads() -> None:
     """End the process. Its interpreter would wait for threads that wait for the store."""
+    import logging
+
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)

@@ -1,12 +1,12 @@
 """Requests that wait for the store. Where it is away, they need not wait for as long as the store itself tries."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Coroutine
-from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from digestif.errors import Overloaded, StoreUnavailable
+from digestif.errors import Overloaded, StoreError, StoreUnavailable
 from digestif.service.service import Service
 from digestif.stores.base import Store
 from digestif.stores.documents import Bounds, Document
@@ -20,6 +20,9 @@ GIVEN_UP_AFTER = 2.0  # seconds that a request has waited; the store is probed b
 LOOKED_EVERY = 0.25  # seconds
 COLLECTION = "probes"
 BOUNDS = Bounds(entries=1)
+READING = ("GET", "HEAD")  # methods
+
+logger = logging.getLogger(__name__)
 
 
 class Probe:
@@ -31,16 +34,23 @@ class Probe:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._thread = DaemonThreads(1, "digestif-probe")
-        self._call: asyncio.Task[None] | None = None
+        self._call: asyncio.Task[StoreError | None] | None = None
         self._began = 0.0
-        self._has_failed = False  # the last call that has ended
+        self._has_failed = self._was_silent = False  # the last call that has ended
 
     @property
     def is_away(self) -> bool:
         """True if the last write failed, or one that is under way takes too long."""
-        if self._call is None or self._call.done():
-            return self._has_failed
-        return self._has_failed or self._left() <= 0
+        return self._has_failed or self._is_late
+
+    @property
+    def is_silent(self) -> bool:
+        """The same, but False for a store that answers by refusing to be written: it can be read."""
+        return self._was_silent or self._is_late
+
+    @property
+    def _is_late(self) -> bool:
+        return self._call is not None and not self._call.done() and self._left() <= 0
 
     async def ask(self) -> None:
         """Return when the store takes a write; StoreUnavailable if it does not within READY_WITHIN seconds."""
@@ -48,9 +58,10 @@ class Probe:
         await asyncio.wait([call], timeout=max(0.0, self._left()))
         if not call.done():
             raise StoreUnavailable("the store does not answer")
-        call.result()
+        if refusal := call.result():
+            raise refusal
 
-    def begin(self) -> "asyncio.Task[None]":
+    def begin(self) -> "asyncio.Task[StoreError | None]":
         """Begin a call, unless one is under way or began less than a second ago: that one answers all who ask."""
         now = asyncio.get_running_loop().time()
         if self._call is None or (self._call.done() and now >= self._began + PROBED_AGAIN):
@@ -63,15 +74,27 @@ class Probe:
         """The seconds that are left for the latest call."""
         return self._began + READY_WITHIN - asyncio.get_running_loop().time()
 
-    def _note(self, call: "asyncio.Task[None]") -> None:
-        self._has_failed = call.cancelled() or call.exception() is not None
+    def _note(self, call: "asyncio.Task[StoreError | None]") -> None:
+        if call.cancelled():
+            self._has_failed = self._was_silent = True
+            return
+        error = call.exception()
+        failure = error or call.result()
+        if failure is not None and not self._has_failed:
+            logger.warning("the store takes no writes: %s", failure)
+        self._has_failed, self._was_silent = failure is not None, error is not None or self._left() <= 0
 
 
-def _write(store: Store) -> None:
-    """Make a small write. A store that refuses to grow answers, and what it refuses is told to those who ask for it."""
+def _write(store: Store) -> StoreError | None:
+    """Make a small write, and return why the store refused it. One that refuses to grow takes others."""
     store.reach()
-    with suppress(Overloaded):
+    try:
         store.keep(COLLECTION, Document("write", b""), bounds=BOUNDS, replace=True, now=None)
+    except Overloaded:
+        return None
+    except StoreError as refusal:
+        return refusal
+    return None
 
 
 _under_way: set[asyncio.Task[Any]] = set()
@@ -91,24 +114,32 @@ def _ended(task: asyncio.Task[Any]) -> None:
         task.exception()  # a request that was given up does not ask for it
 
 
+class Wait(NamedTuple):
+    """Since when a request waits, and whether it only reads."""
+
+    since: float
+    reads: bool
+
+
 class Waits:
     """Ends requests that have waited for a while, if the store does not answer a probe.
 
-    A store that is slow answers it, so its requests take the time that they need. What was asked of the store may be
-    done after the request has ended.
+    A store that is slow answers it, so its requests take the time that they need. A request that only
+    reads is not ended because the store refuses to be written. What was asked of the store may be done after the
+    request has ended.
     """
 
     def __init__(self, service: Service) -> None:
         self._probe = service.part(Probe)
-        self._since: dict[asyncio.Task[Any], float] = {}
+        self._waits: dict[asyncio.Task[Any], Wait] = {}
         self._ended: set[asyncio.Task[Any]] = set()
         self._looking: asyncio.Task[None] | None = None
 
-    async def until(self, work: Awaitable[T]) -> T:
+    async def until(self, work: Awaitable[T], *, method: str) -> T:
         """The result of the work of a request; StoreUnavailable if the store is away."""
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
-        self._since[task] = loop.time()
+        self._waits[task] = Wait(loop.time(), method in READING)
         if self._looking is None:
             self._looking = loop.create_task(self._look())
         try:
@@ -119,24 +150,24 @@ class Waits:
             task.uncancel()
             raise StoreUnavailable("the store does not answer") from None
         finally:
-            del self._since[task]
+            del self._waits[task]
             self._ended.discard(task)
 
     async def _look(self) -> None:
         """Look as long as requests come."""
         try:
-            while self._since:
+            while self._waits:
                 await asyncio.sleep(LOOKED_EVERY)
                 if self._waiting(GIVEN_UP_AFTER - READY_WITHIN):
                     self._probe.begin()
-                if self._probe.is_away:
-                    for task in self._waiting(GIVEN_UP_AFTER):
+                for task in self._waiting(GIVEN_UP_AFTER):
+                    if self._probe.is_silent if self._waits[task].reads else self._probe.is_away:
                         self._ended.add(task)
                         task.cancel()
         finally:
             self._looking = None
 
     def _waiting(self, seconds: float) -> list[asyncio.Task[Any]]:
-        """The requests that have waited for so many seconds."""
+        """The requests that have waited for this many seconds."""
         before = asyncio.get_running_loop().time() - seconds
-        return [task for task, since in self._since.items() if since <= before and task not in self._ended]
+        return [task for task, wait in self._waits.items() if wait.since <= before and task not in self._ended]

@@ -24,6 +24,7 @@ if _TYPE_CHECKING:
         Due,
         Durability,
         Lease,
+        LeaseEnd,
         Maintained,
         QuarantinedRecord,
         Release,
@@ -72,6 +73,7 @@ __all__ = [
     "ImportPage",
     "ImportProgress",
     "Lease",
+    "LeaseEnd",
     "Maintained",
     "MemoryStore",
     "Parcel",
@@ -112,8 +114,8 @@ _HOMES = {  # where each name is defined
     "digestif.core.terms": "Terms",
     "digestif.dsn": "Dsn number option yes_or_no",
     "digestif.stores.base": "HISTORY_KEYS HISTORY_LIMIT PAGE_BYTES PAGE_RECORDS PAGE_TIMELINES Accepted Arrival "
-    "Burial ClaimPage Completion Due Durability Lease Maintained QuarantinedRecord Release SchedulePage "
-    "Store SuspectGroup Take Taken Wakeups",
+    "Burial ClaimPage Completion Due Durability Lease LeaseEnd Maintained QuarantinedRecord Release "
+    "SchedulePage Store SuspectGroup Take Taken Wakeups",
     "digestif.stores.memory": "MemoryStore",
     "digestif.stores.reader": "Part StoreReader",
     "digestif.stores.redis": "from_client",

@@ -55,8 +55,8 @@ class Documents(ABC):
         """Documents, the newest first, at most DOCUMENTS_PAGE: those that came before the one with the key `before`."""
 
     @abstractmethod
-    def forget(self, collection: str, key: str) -> bool:
-        """Remove a document. False if there is none."""
+    def forget(self, collection: str, key: str, *, body: bytes | None = None) -> bool:
+        """Remove a document, given a body only one with this body. False if there is none."""
 
     @abstractmethod
     def forget_timeline(self, timeline: str) -> None:

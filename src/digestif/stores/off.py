@@ -77,7 +77,7 @@ class OffStore(Store):
     ) -> list[Document]:
         return []
 
-    def forget(self, collection: str, key: str) -> bool:
+    def forget(self, collection: str, key: str, *, body: bytes | None = None) -> bool:
         return False
 
     def forget_timeline(self, timeline: str) -> None:

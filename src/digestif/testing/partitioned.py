@@ -104,8 +104,8 @@ class Partitioned(Store):
     ) -> list[Document]:
         return self._part(0).documents(collection, timeline=timeline, before=before, limit=limit, now=now)
 
-    def forget(self, collection: str, key: str) -> bool:
-        return self._part(0).forget(collection, key)
+    def forget(self, collection: str, key: str, *, body: bytes | None = None) -> bool:
+        return self._part(0).forget(collection, key, body=body)
 
     def forget_timeline(self, timeline: str) -> None:
         self._part(0).forget_timeline(timeline)

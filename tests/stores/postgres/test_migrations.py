@@ -14,7 +14,7 @@ from psycopg import sql
 
 from digestif import ConfigError, Digests, Policy, Record, StoreError, StoreUnavailable
 from digestif.stores.base import Completion
-from digestif.stores.postgres import PostgresStore, database, single_add
+from digestif.stores.postgres import PostgresStore, database, migrations, single_add
 from digestif.stores.postgres.migrations import FOLDER, Upgrade
 from digestif.testing.servers import becomes_true
 from tests.stores.postgres.releases import (
@@ -380,6 +380,63 @@ def test_a_user_who_may_only_use_the_tables_may_not_migrate_them(
 
         with pytest.raises(StoreUnavailable, match=r"must be owner of .*; the tables are another user's"):
             migrate(theirs)
+
+
+TO_VERSION_9 = """
+    SET search_path TO digestif;
+    DROP TABLE writers_10;
+    DELETE FROM migration WHERE number > 9
+"""
+READING = ["USAGE ON SCHEMA digestif", "SELECT ON ALL TABLES IN SCHEMA digestif"]
+USING = [
+    "USAGE ON SCHEMA digestif",
+    "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA digestif",
+    "USAGE, SELECT ON ALL SEQUENCES IN SCHEMA digestif",
+]
+ADDING_INSIDE = ["USAGE ON SCHEMA digestif", "INSERT ON digestif.inbox"]
+
+
+def read(_: str, theirs: str) -> None:
+    with Digests(theirs) as digests:
+        digests.ledger()
+
+
+def add_inside(url: str, theirs: str) -> None:
+    """Add inside a transaction of theirs, with an engine that has the rights of the owner."""
+    with Digests(url) as digests, psycopg.connect(theirs) as caller:
+        digests.add("t", 2, connection=caller)
+
+
+@pytest.mark.parametrize(
+    ("rights", "act"),
+    [
+        (READING, read),
+        (USING, lambda _, theirs: add(theirs)),
+        (ADDING_INSIDE, add_inside),
+    ],
+    ids=["reading", "using", "adding inside"],
+)
+@pytest.mark.parametrize("is_raised", [False, True], ids=["migrated", "and fenced"])
+def test_rights_from_before_the_table_of_the_writers_are_enough_after_it_is_made(
+    url: str,
+    rights: list[str],
+    act: Callable[[str, str], object],
+    is_raised: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add(url)
+    execute(url, TO_VERSION_9)
+    with user_without_rights(url) as theirs:
+        for right in rights:
+            execute(url, sql.SQL(f"GRANT {right} TO {{}}").format(sql.Identifier(user_of(theirs))))
+
+        migrate(url)
+        if is_raised:
+            monkeypatch.setattr(migrations, "OLDEST", next_release(tmp_path, monkeypatch))
+            migrate(url)
+
+        act(url, theirs)
 
 
 def user_of(url: str) -> str:

@@ -17,6 +17,7 @@ from digestif.stores.base import (
     ClaimPage,
     Completion,
     Lease,
+    LeaseEnd,
     QuarantinedRecord,
     Release,
     Replan,
@@ -127,8 +128,9 @@ EVERYDAY = [  # of any store
     Step("replay", lambda digests: digests.replay("page-0", now=9)),
     Step("discard", lambda digests: digests.discard("of-a", now=9)),
     Step("requeue", lambda digests: digests.requeue("of-e", now=9)),
-    # A lapse, a dispatch that got lost, and records that expire
-    Step("open", opened("u", "third", now=9_000, lasts=1_000)),
+    # A lease that is ended, a dispatch that got lost, and records that expire
+    Step("open", opened("u", "third", now=9_000)),
+    Step("end_leases", lambda digests: digests.store.end_leases([LeaseEnd("u", 39_000)], now=10_000)),
     Step("flush", lambda digests: digests.flush("v", now=9)),
     Step("add", lambda digests: digests.add("t", record("d"), now=9)),
     Step("maintain", lambda digests: digests.maintenance(9, now=10)),

@@ -59,7 +59,7 @@ class Api:
                 request.refuse_outside(keys[0])
             if self._probe.is_away and scope["method"] == "POST":
                 await self._probe.ask()  # what the store has to do for new requests would pile up
-            return _as_answer(route, await self._waits.until(route.endpoint(request)))
+            return _as_answer(route, await self._waits.until(route.endpoint(request), method=scope["method"]))
         except Problem as problem:
             return answer_of(problem, raw_path.decode("latin-1"))
         except DigestifError as error:

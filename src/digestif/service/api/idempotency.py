@@ -169,7 +169,10 @@ class Reservation:
         self._replace(replace(self.kept, at=at), now=at)
 
     def forget(self) -> None:
-        self._store.forget(COLLECTION, self._name)
+        there: bytes | None = _encode(self.kept)
+        while there is not None and not self._store.forget(COLLECTION, self._name, body=there):
+            found = self._store.kept(COLLECTION, self._name, now=None)
+            there = found.body if found is not None and self._is_own(found) else None
 
     def keep_answer(self, given: Answer) -> None:
         self._replace(Kept(self.kept.request, self.kept.at, given.status, given.body))
@@ -179,11 +182,15 @@ class Reservation:
         there: bytes | None = _encode(self.kept)
         while not _keep(self._store, self._name, kept, instead_of=there, now=now):
             found = self._store.kept(COLLECTION, self._name, now=None)
-            there = None if found is None else found.body
-            if there is not None and _decode(there).owner != self.kept.owner:
+            if found is not None and not self._is_own(found):
                 return False
+            there = None if found is None else found.body
         self.kept = kept
         return True
+
+    def _is_own(self, found: Document) -> bool:
+        """True if no other has taken it over, though a commit that got no answer may have changed it."""
+        return _decode(found.body).owner == self.kept.owner
 
 
 @asynccontextmanager

@@ -178,11 +178,11 @@ class Reception:
     def _endpoint(self, answer: Answer) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
-                visit = await self._waits.until(self._visit(request))
+                visit = await self._waits.until(self._visit(request), method=request.method)
             except StoreError as error:
                 return finished(_bare(error))
             try:
-                response = await self._waits.until(answer(visit))
+                response = await self._waits.until(answer(visit), method=request.method)
             except (Refused, DigestifError) as error:
                 response = _refusal(visit, error)
             visit.remember(response)

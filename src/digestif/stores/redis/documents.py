@@ -65,12 +65,13 @@ class RedisDocuments(RedisVerbs, TransferStore):
         found = [(key, body) for key, body in zip(keys, stored, strict=True) if body is not None]
         return [_document(key, body) for key, body in found if _HEAD.unpack_from(body)[0] > at]
 
-    def forget(self, collection: str, key: str) -> bool:
-        return self._forget(collection, [key.encode()]) > 0
+    def forget(self, collection: str, key: str, *, body: bytes | None = None) -> bool:
+        return self._forget(collection, [key.encode()], body) > 0
 
-    def _forget(self, collection: str, keys: Sequence[bytes]) -> int:
-        request = encoding.encode({"collection": collection, "keys": [encoding.text(key) for key in keys]})
-        call = Call(HOME, self._declared(collection), pack((request,)))
+    def _forget(self, collection: str, keys: Sequence[bytes], body: bytes | None = None) -> int:
+        names = {"collection": collection, "keys": [encoding.text(key) for key in keys]}
+        request = encoding.encode({**names, "compares": body is not None})
+        call = Call(HOME, self._declared(collection), pack((request, body or b"")))
         return int(self._scripts.write_one("forget", call, now=None))
 
     def forget_timeline(self, timeline: str) -> None:

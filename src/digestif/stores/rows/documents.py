@@ -62,10 +62,10 @@ def documents(
     return [row.document for row in found if row.expires > now]
 
 
-def forget(rows: Rows, collection: str, key: str) -> bool:
+def forget(rows: Rows, collection: str, key: str, *, body: bytes | None) -> bool:
     rows.lock_note(COUNTS + collection)
     found = rows.document(collection, key)
-    if found is None:
+    if found is None or (body is not None and found.document.body != body):
         return False
     _remove(rows, [found])
     return True

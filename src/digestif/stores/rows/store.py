@@ -472,8 +472,8 @@ class RowStore(Store, TransferStore):
             lambda rows: documents.documents(rows, collection, timeline=timeline, before=before, limit=most, now=at)
         )
 
-    def forget(self, collection: str, key: str) -> bool:
-        return self._write(lambda rows: documents.forget(rows, collection, key))
+    def forget(self, collection: str, key: str, *, body: bytes | None = None) -> bool:
+        return self._write(lambda rows: documents.forget(rows, collection, key, body=body))
 
     def forget_timeline(self, timeline: str) -> None:
         if self._read_aside(lambda rows: rows.documents_of(timeline, limit=1)):

@@ -151,6 +151,17 @@ class KeptDocuments(Suite):
         assert keys(store) == ["none", "theirs"]
         assert store.documents("other", limit=10, now=NOW) == []
 
+    def test_a_document_is_forgotten_by_comparison_only_where_its_body_is_there(self, store: Store) -> None:
+        """Fact 74. What has another body stays, also if the one that is given is empty."""
+        keep(store, "a", b"first", timeline="t")
+
+        assert store.forget("shelf", "a", body=b"other") is False
+        assert store.forget("shelf", "a", body=b"") is False
+        assert store.forget("shelf", "b", body=b"first") is False
+        assert keys(store) == ["a"]
+        assert store.forget("shelf", "a", body=b"first") is True
+        assert_nothing_left(store)
+
     def test_forgetting_what_is_not_there_changes_nothing(self, store: Store) -> None:
         """Fact 74. Neither a document nor a timeline that was never there."""
         keep(store, "a")

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Remove documents of a collection.
 -- KEYS   12 documents (hash)  13 order (zset)  14 index (zset)
--- ARGV   4 {collection, keys}
+-- ARGV   4 {collection, keys, compares}
+--        5 the body that is to be removed, if `compares`
 -- Reply  how many were there
 -- include: documents.lua
 
@@ -10,7 +11,7 @@ local bytes, number = totals()
 local removed = 0
 for _, key in ipairs(request.keys) do
   local stored = call('HGET', DOCUMENTS, key)
-  if stored and key ~= '' then
+  if stored and key ~= '' and not (request.compares and body_of(stored) ~= ARGV[5]) then
     bytes, removed = bytes - remove_document(key, stored, request.collection), removed + 1
   end
 end

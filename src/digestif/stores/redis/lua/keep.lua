@@ -13,8 +13,7 @@ local collection, key, timeline = request.collection, request.key, request.timel
 local found = call('HGET', DOCUMENTS, key)
 local is_there = found and struct.unpack('>d', found) > now
 if request.compares then
-  local begin = is_there and DOCUMENT_HEAD + struct.unpack('>H', found, 17) + 1
-  if not is_there or string.sub(found, begin) ~= ARGV[6] then
+  if not is_there or body_of(found) ~= ARGV[6] then
     return answer('0')
   end
 elseif is_there and not request.replace then

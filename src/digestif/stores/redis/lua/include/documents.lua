@@ -29,6 +29,10 @@ local function prefix_of(timeline, collection)
   return struct.pack('>H', string.len(timeline)) .. timeline .. struct.pack('>B', string.len(collection)) .. collection
 end
 
+local function body_of(stored)
+  return string.sub(stored, DOCUMENT_HEAD + struct.unpack('>H', stored, 17) + 1)
+end
+
 -- Remove a document; the answer is how many bytes its body had.
 local function remove_document(key, stored, collection)
   local size = struct.unpack('>H', stored, 17)
