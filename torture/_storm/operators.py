@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from digestif import Busy, Digests, Policy
+from digestif import Busy, Digests, InvalidState, Policy
 from digestif.clock import wall_clock
 from torture._storm.actor import Actor, ids_of
 from torture._storm.scene import FAMILIES, POLICY, TIMELINES, family_of
@@ -69,7 +69,7 @@ class Operator(Actor):
                 self.notes.note("discard", ids_of(digests.dead_records(letter.id)))
                 digests.discard(letter.id)
             else:
-                with suppress(Busy):
+                with suppress(Busy, InvalidState):  # its timeline may be off
                     digests.replay(letter.id)
 
     def _look(self, digests: Digests, place: str, thread: int) -> None:
