@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Probe:
-    """Tries whether the store takes a write: one call at a time, in a thread of its own.
+    """Tries whether the store takes a write: one call at a time, in a separate thread.
 
     A store that hangs holds up no other thread, and threads that it holds up do not keep the probe from its answer.
     """

@@ -66,7 +66,7 @@ class Damages:
                 listener(loss)
 
     def report_drops(self, drops: Mapping[str, int]) -> None:
-        """Call the listeners with records that were dropped, by timeline. Each time anew."""
+        """Call the listeners with records that were dropped, by timeline. Drops are reported every time."""
         for timeline, records in drops.items():
             drop = Damage(timeline=timeline, part=DROP, problem=f"{records} records were dropped", records=records)
             for listener in self._listeners:

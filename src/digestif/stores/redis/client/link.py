@@ -110,7 +110,7 @@ class Link:
             return False
 
     def refresh(self, *, after: float) -> None:
-        """Find out again which nodes serve the partitions, after so many seconds."""
+        """Wait `after` seconds, then read again which nodes serve the partitions."""
         self._closed.wait(after)
         self.topology.refresh(failed=None)
 

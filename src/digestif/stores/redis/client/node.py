@@ -101,7 +101,7 @@ class Node:
         self._failure = (monotonic(), error)
 
     def recent_failure(self, *, seconds: float) -> Exception | None:
-        """The error of a call that waited in vain within the last seconds, unless another had an answer since.
+        """Return the error of a call that this node left unanswered within the last seconds; None if it answered since.
 
         While the node is probed it is the error with which the probes began, however long ago.
         """

@@ -166,7 +166,7 @@ class OpenPipeline(NodePipeline):
 
 
 def expect(connection: Any, *, seconds: float) -> None:
-    """Raise TimeoutError unless a reply begins to arrive within so many seconds."""
+    """Raise TimeoutError unless a reply begins to arrive within `seconds`."""
     if not connection.can_read(max(0.0, seconds)):
         raise TimeoutError("Timeout reading from socket")
 

@@ -1,4 +1,4 @@
-"""Probes: a node of a cluster that does not answer is asked by a thread of its own until it does.
+"""Probes: a separate thread asks a cluster node that does not answer until it does.
 
 Calls that fail fast are not sent to it before that, so a node that hangs does not delay what the others answer.
 """

@@ -46,7 +46,7 @@ def backoff(failures: int) -> float:
 
 
 class Sender:
-    """Sends the requests of one call, and follows changes of the topology meanwhile.
+    """Sends the requests of one call, and follows changes of the topology while it waits.
 
     Of several nodes, one that can't be reached is probed. If the call fails fast, that node's requests are answered
     with its error, and the others have their answers soon.

@@ -17,7 +17,7 @@ from digestif.stores.redis.client.node import Node, SentinelNode
 from digestif.stores.redis.client.pipeline import UNANSWERED, NodePipeline, Request
 
 SLOTS = 16384
-FAILED_SECONDS = 30.0  # for which a node that was waited for in vain is asked after the others
+FAILED_SECONDS = 30.0  # for which a node that gave no answer is asked after the others
 Address = tuple[str, int]
 
 
