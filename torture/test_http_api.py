@@ -13,7 +13,7 @@ SECONDS = int(os.environ.get("DIGESTIF_ATTACK_SECONDS", "600"))
 
 @pytest.mark.timeout(SECONDS + 600)
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
-def test_a_long_attack_finds_no_server_error_and_no_mismatch(kind: str, tmp_path: Path) -> None:
+def test_schemathesis_finds_no_server_error_and_no_mismatch(kind: str, tmp_path: Path) -> None:
     with dsn_of(kind, tmp_path) as store:
         found = attack(
             tmp_path, "--max-time", str(SECONDS), "--continue-on-failure", store=store, seconds=SECONDS + 300

@@ -1,7 +1,7 @@
 """Half an hour of hostile callers beside a well-behaved one, on a real service.
 
-    ./dev torture -k attack_load
-    DIGESTIF_HOSTILE_SECONDS=120 ./dev torture -k "attack_load and sqlite"
+    ./dev torture -k hostile
+    DIGESTIF_HOSTILE_SECONDS=120 ./dev torture -k "hostile and sqlite"
 
 Callers of four kinds of tokens and without one do what they can (`_hostile.py`). The other client adds a record twenty
 times a second, and a receiver of its digests notes when each record came.
