@@ -8,12 +8,15 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from digestif import ConfigError, Window
 from digestif.core.machine import Slot, Unfinished
 from digestif.core.records import State
 from digestif.core.times import FARTHEST
 from digestif.core.windows import admission
+from digestif.core.windows.zones import zone_of
 from tests.core.calendar_oracle import ZONES, clock_changes, instant
 
 BERLIN = "Europe/Berlin"
@@ -407,6 +410,27 @@ def test_a_callable_without_an_answer_is_a_config_error(tz: Callable[[str], str]
 
     with pytest.raises(ConfigError, match=complaint):
         asked[ask]()
+
+
+@given(
+    st.lists(st.sampled_from(["", ".", "..", "a", "Europe", "America", "Berlin", "é", "\0", "\ud800", "x" * 300])).map(
+        "/".join
+    )
+    | st.text(max_size=40)
+)
+@example("/" * 5000)
+@example("/".join("a" * 900))
+@example("/".join("a" * 20_000))
+@example("Europe/" * 2000 + "Berlin")
+@example("x" * 100_000)
+def test_any_text_is_a_zone_or_refused_as_one(name: str) -> None:
+    try:
+        found = zone_of(name)
+    except ConfigError as error:
+        assert str(error).startswith("tz: ")
+        assert len(str(error)) < 300
+    else:
+        assert found.key == name
 
 
 def test_in_zone_moves_every_part_to_another_zone() -> None:

@@ -99,6 +99,15 @@ def test_a_preference_is_stored_shown_and_cleared(client: Client) -> None:
     assert client.send("PUT", "/v1/timelines/t/preference", {"cadence": "dayly"}).status == 422
 
 
+@pytest.mark.parametrize("zone", ["/" * 5000, "/".join("a" * 5000), "x" * 5000, "../../etc/passwd", "America", "a\0b"])
+def test_a_zone_that_is_no_name_of_one_is_refused_as_a_zone_and_within_a_policy(client: Client, zone: str) -> None:
+    preference = client.send("PUT", "/v1/timelines/t/preference", {"cadence": "daily", "zone": zone})
+    policy = client.send("PUT", "/v1/timelines/t/policy", {"policy": f"daily@09:00 {zone}"})
+
+    assert (preference.status, policy.status) == (422, 422)
+    assert "is not an IANA time zone" in preference.json()["detail"]
+
+
 def bury(service: Service, timeline: str) -> str:
     """Let a digest of a timeline fail for good; the id of its dead letter."""
 

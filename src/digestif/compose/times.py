@@ -2,9 +2,10 @@
 
 from datetime import datetime
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 from digestif.compose.wording import ENGLISH, Wording
+from digestif.core.texts import shortened
+from digestif.core.windows.zones import find_zone
 from digestif.errors import ConfigError
 
 Hours = Literal[12, 24]
@@ -20,10 +21,10 @@ class Times:
         self.zone = zone
         self.hours = hours
         self.wording = wording
-        try:
-            self._zone = ZoneInfo(zone)
-        except (KeyError, TypeError, ValueError, OSError):
-            raise ConfigError(f"zone: {zone!r} is not an IANA time zone such as Europe/Berlin") from None
+        found = find_zone(zone)
+        if found is None:
+            raise ConfigError(f"zone: {shortened(zone)} is not an IANA time zone such as Europe/Berlin")
+        self._zone = found
         if hours not in (12, 24):
             raise ConfigError(f"hours: {hours!r} is not 12 or 24")
 

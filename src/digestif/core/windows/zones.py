@@ -4,8 +4,9 @@ A local time that a clock change skips is the instant of the change; one that co
 times never give earlier instants.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -22,6 +23,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST = round(datetime(2, 1, 1, tzinfo=UTC).timestamp()) * 1000
 LATEST = round(datetime(9991, 1, 1, tzinfo=UTC).timestamp()) * 1000
 
+# `ZoneInfo` makes a path and the name of a package of its argument, so that others fail there in many ways. The deepest
+# names have four parts: posix/America/Argentina/Buenos_Aires.
+_NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,3}")
+_LONGEST_WITH_HINT = 200  # characters
 _OF_THE_MACHINE = ("localtime", "posixrules", "factory")  # files beside the zones
 
 
@@ -37,15 +42,33 @@ def zone_of(name: str) -> ZoneInfo:
     """The zone of this name, checked."""
     if _is_of_the_machine(name):
         raise ConfigError(f"tz: {shortened(name)} means whatever the machine has; name a zone such as Europe/Berlin")
+    found = find_zone(name)
+    if found is not None:
+        return found
+    hint = _hint(name) if len(name) <= _LONGEST_WITH_HINT else ""
+    raise ConfigError(f"tz: {shortened(name)} is not an IANA time zone such as Europe/Berlin{hint}")
+
+
+def find_zone(name: object) -> ZoneInfo | None:
+    """Return the zone of this name, or None if there is none. Any text may be asked for."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return None
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        pass
-    known = sorted(zone for zone in available_timezones() if not _is_of_the_machine(zone))
-    folded = {zone.casefold(): zone for zone in known}
-    same = folded.get(name.strip().replace(" ", "_").casefold())
-    hint = f"; did you mean {same}?" if same else did_you_mean(name, known, or_all=False)
-    raise ConfigError(f"tz: {shortened(name)} is not an IANA time zone such as Europe/Berlin{hint}")
+    except (KeyError, ValueError, OSError):  # unknown, not a file of zone data, a folder
+        return None
+
+
+def _hint(name: str) -> str:
+    known = _known_zones()
+    same = known.get(name.strip().replace(" ", "_").casefold())
+    return f"; did you mean {same}?" if same else did_you_mean(name, list(known.values()), or_all=False)
+
+
+@cache
+def _known_zones() -> dict[str, str]:
+    """Return the names for hints, by their casefolded form. Finding them reads folders."""
+    return {zone.casefold(): zone for zone in sorted(available_timezones()) if not _is_of_the_machine(zone)}
 
 
 def _is_of_the_machine(name: str) -> bool:
