@@ -152,6 +152,15 @@ class Decoded:
         self.value = value
 
 
+class JsonText:
+    """The JSON text of a value, which is known to be valid. It is decoded only while it is sealed."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: bytes | msgspec.Raw) -> None:
+        self.text = text
+
+
 class Sealer:
     """Encodes values with one codec, and decodes what that codec or a built-in one has encoded.
 
@@ -178,6 +187,8 @@ class Sealer:
         try:
             if self._encode_flat and _is_flat(value):
                 return self._prefixed(self._encode_flat(value))  # which need not be read back
+            if type(value) is JsonText:
+                return self._seal_decoded(msgspec.json.decode(value.text))
             is_plain = self._weigh(value)
             if self._encode_flat and not is_plain:
                 return self._prefixed(self._encoded_form(value))

@@ -1,5 +1,6 @@
 """JSON text, judged before it is decoded: what is outside of strings, and what its value would cost."""
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -28,6 +29,9 @@ class Counts(NamedTuple):
         """The most elements that all arrays and objects can have."""
         return self.commas + self.containers
 
+    def __add__(self, other: "Counts") -> "Counts":  # type: ignore[override]  # not as a tuple
+        return Counts(*(one + another for one, another in zip(self, other, strict=True)))
+
 
 def counts(text: bytes) -> Counts:
     """Count the signs of a JSON text, also those inside of strings."""
@@ -38,12 +42,12 @@ def exact_counts(text: bytes) -> Counts:
     """Count the signs of a JSON text outside of strings."""
     found = Counts()
     for part in outside_strings(text):
-        found = Counts(*map(sum, zip(found, counts(part), strict=True)))
+        found += counts(part)
     return found
 
 
 def outside_strings(text: bytes) -> Iterator[bytes]:
-    """Yield a JSON text slice by slice, without its strings: each is left as a space.
+    """Yield a JSON text slice by slice, with each character inside of a string replaced by a space.
 
     Memory and the time of each step are bounded by SLICE, whatever the text is.
     """
@@ -54,9 +58,11 @@ def outside_strings(text: bytes) -> Iterator[bytes]:
             part = part[:-1]  # the first half of an escape
         start += len(part)
         if b"\\" in part:
-            part = part.replace(rb"\\", b"").replace(rb"\"", b"")
+            part = part.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
         pieces = part.split(b'"')
-        yield b" ".join(pieces[is_inside::2])
+        inner = slice(not is_inside, None, 2)
+        pieces[inner] = [b" " * len(piece) for piece in pieces[inner]]
+        yield b'"'.join(pieces)
         is_inside ^= len(pieces) % 2 == 0
 
 
@@ -85,3 +91,109 @@ def _width(text: bytes) -> int:
 
 
 _NARROW = bytes(range(0xF0))  # in UTF-8, bytes of characters of the basic plane
+
+
+# What takes long to decode, or more memory than its text lets expect
+
+
+MOST_CONTAINERS = 32_768  # arrays and objects of a value: msgspec takes some 10 ms for them
+MOST_ITEMS = 100_000  # elements of all of them
+MOST_DIGITS = 40  # of a number: 128 bits; hardly a reader knows longer ones
+MOST_HEAVY = 100  # numbers that msgspec can't read in the fast way: each takes it some 10 µs
+_PRECISE = 20  # digits, from which a number with an exponent may be heavy
+
+_HEAVY = re.compile(rb"[eE](?:(?<=[\d.]{%d}.)|[+-]?0*+(?:2[7-9]\d|[3-9]\d\d|[1-9]\d{3}))" % _PRECISE)
+_UNFINISHED = re.compile(rb"[\d.eE+-]*+\Z")  # a number that may go on in the next slice
+_DIGITS = bytes.maketrans(b"E123456789", b"e000000000")
+_MANY_ZEROS, _TOO_MANY_ZEROS = b"0" * _PRECISE, b"0" * (MOST_DIGITS + 1)
+
+
+class Costly(ValueError):
+    """A JSON text whose value would cost too much to decode, now or when it is read. The message says why."""
+
+
+def may_be_heavy(text: bytes) -> bool:
+    """True unless no number of a JSON text is long or heavy. Costs next to nothing."""
+    digits = text.translate(_DIGITS, b"+-.")
+    return b"e000" in digits or _MANY_ZEROS in digits
+
+
+def refuse_costly(text: bytes) -> None:
+    """Raise Costly for the JSON text of a value that takes long to decode, or has a number of very many digits."""
+    is_long = len(text) > 2 * MOST_CONTAINERS
+    if not is_long and not may_be_heavy(text):
+        return
+    found, heavy, rest = Counts(), 0, b""
+    for part in outside_strings(text):
+        found += counts(part)
+        refuse_many(found)
+        numbers = rest + part
+        if _TOO_MANY_ZEROS in numbers.translate(_DIGITS):
+            raise Costly(f"a number has more than {MOST_DIGITS} digits; send it as a string")
+        rest = _unfinished(numbers)
+        heavy += len(_HEAVY.findall(numbers, 0, len(numbers) - len(rest)))
+        if heavy + bool(_HEAVY.search(rest)) > MOST_HEAVY:
+            raise Costly(
+                f"more than {MOST_HEAVY} numbers are beyond 1e±270, or have more than {_PRECISE - 1} digits and an "
+                "exponent; send them as strings"
+            )
+
+
+def _unfinished(text: bytes) -> bytes:
+    """The number at the end of a slice, which may go on in the next one."""
+    found = _UNFINISHED.search(text, max(0, len(text) - 3 * MOST_DIGITS))
+    return b"" if found is None else found[0]
+
+
+def refuse_many(signs: Counts) -> None:
+    """Raise Costly for the counts of a value that has too many parts."""
+    if signs.containers > MOST_CONTAINERS:
+        raise Costly(f"more than {MOST_CONTAINERS} arrays and objects; divide it, or send it as a string")
+    if signs.items > MOST_ITEMS:
+        raise Costly(f"more than {MOST_ITEMS} items; divide it, or send it as a string")
+
+
+# Bodies of many values
+
+
+PIECE = 2 * SLICE  # bytes
+LONGEST = (4 << 20) + PIECE  # bytes of an element: a value may have 4 MiB before it is compressed
+
+_BRACKETS = re.compile(rb"[][{},\n]")
+
+
+def pieces(text: bytes, *, sign: bytes, level: int) -> Iterator[bytes]:
+    """Cut a JSON text of many elements at signs at a level of nesting, so that most pieces have little more than PIECE.
+
+    Elements of an array are cut at commas at level 1, lines at their ends at level 0. Raises Costly for an element
+    that is longer than LONGEST, or has too many parts.
+    """
+    begun, at, depth, inside = 0, 0, 0, Counts()
+    for part in outside_strings(text):
+        cut = _cut(part, sign, level - depth) if at + len(part) - begun >= PIECE else None
+        if cut is not None:
+            yield text[begun : at + cut]
+            begun, inside = at + cut + 1, Counts()
+        elif at - begun >= PIECE:
+            inside += counts(part)
+            refuse_many(inside)
+            if at + len(part) - begun > LONGEST:
+                raise Costly(f"longer than {LONGEST} bytes of JSON")
+        depth += part.count(b"[") + part.count(b"{") - part.count(b"]") - part.count(b"}")
+        at += len(part)
+    yield text[begun:]
+
+
+def _cut(part: bytes, sign: bytes, level: int) -> int | None:
+    """Where the first of the signs is that stands at a level, counted from that of the beginning."""
+    depth = 0
+    for found in _BRACKETS.finditer(part):
+        character = found[0]
+        if character == sign:
+            if depth == level:
+                return found.start()
+        elif character in b"[{":
+            depth += 1
+        elif character in b"]}":
+            depth -= 1
+    return None

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within limits, decoded once, and checked for what JSON leaves open."""
+"""Bodies of requests: read within limits, decoded, and checked for what JSON leaves open."""
 
 import json
 import re
@@ -10,9 +10,11 @@ from starlette.types import Receive
 
 from digestif.core.texts import did_you_mean
 from digestif.service.api.problems import Fault, Problem
+from digestif.stores.json_text import Costly, exact_counts, may_be_heavy, refuse_costly
 
 T = TypeVar("T")
-MOST_DIGITS = 40  # of a number: 128 bits; hardly a reader knows longer ones
+SMALL = 16 * 1024  # bytes of a body: whatever it is, it is decoded and checked within a few milliseconds
+QUICK = 128 * 1024  # bytes of a body that is, unless it has very many arrays and objects, or numbers that take long
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, *, most: int) -> bytes:
@@ -42,63 +44,66 @@ def _too_long(most: int) -> Problem:
 
 
 def decoded(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
-    """The value of a body. 400 if it is no JSON, 422 if it is of another shape or its meaning is open."""
-    value = _decoded(decoder.decode, body)
-    refuse_open(body, value)
+    """The value of a short body. 400 if it is no JSON, 422 if it is of another shape or its meaning is open."""
+    refuse_costly_text(body, "the body")
+    value = decode_with(decoder.decode, body)
+    if may_repeat(body, value):
+        refuse_repeated(body)
     return value
 
 
-def decoded_lines(body: bytes, decoder: "msgspec.json.Decoder[T]") -> list[T]:
-    """The values of a body with one document a line."""
-    values = _decoded(decoder.decode_lines, body)
-    refuse_open(body, values, lines=True)
-    return values
+def decoded_quickly(body: bytes, decode: Callable[[bytes], T]) -> T | None:
+    """The value of a body that is certain to be decoded within a few milliseconds, and to mean one thing; else None."""
+    if len(body) > QUICK or may_be_heavy(body):
+        return None
+    if len(body) > SMALL and body.count(b"[") + body.count(b"{") > SMALL // 2:
+        return None
+    value = decode_with(decode, body)
+    return None if may_repeat(body, value) else value
 
 
-def _decoded(decode: Callable[[bytes], T], body: bytes) -> T:
+def decode_with(decode: Callable[[bytes], T], text: bytes, *, at: str = "$", first: int = 0) -> T:
+    """Decode a body, or a part of it: the value at a path, or elements from a number on."""
     try:
-        return decode(body)
+        return decode(text)
     except msgspec.ValidationError as error:
-        raise wrong_shape(error, "the body is not as it should be") from None
+        raise wrong_shape(error, "the body is not as it should be", at=at, first=first) from None
     except RecursionError:
         raise Problem(422, "the body is nested too deep") from None
     except ValueError as error:  # also UnicodeDecodeError
-        if half := next((found[1] for found in _ESCAPE.finditer(body) if found[1]), None):
+        if half := next((found[1] for found in _ESCAPE.finditer(text[:SMALL]) if found[1]), None):
             raise Problem(400, f"{half.decode()} is half of a character: send both halves of the pair") from None
-        raise Problem(400, f"the body is not JSON in UTF-8: {error}") from None
+        where = f" at {at}" if at != "$" else f" behind {first} records" if first else ""
+        raise Problem(400, f"the body is not JSON in UTF-8{where}: {error}") from None
 
 
 _encode = msgspec.json.Encoder().encode
 _ESCAPE = re.compile(  # the group is a surrogate without its other half
     rb"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(\\u[dD][89a-fA-F][\da-fA-F]{2})|\\."
 )
-_DIGITS = bytes.maketrans(b"123456789", b"000000000")
-_LONG_NUMBER = re.compile(rb"\d{%d}" % (MOST_DIGITS + 1))
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_ZEROS = b"0" * (MOST_DIGITS + 1)
 
 
-def refuse_open(body: bytes, value: Any, *, lines: bool = False) -> None:
-    """422 for JSON that readers understand differently: names that come twice, and numbers of many digits."""
-    if _ZEROS in body.translate(_DIGITS) and _LONG_NUMBER.search(_STRING.sub(b"", body)):
-        raise Problem(422, f"a number has more than {MOST_DIGITS} digits; send it as a string")
-    if _may_repeat(body, value):
-        _refuse_repeated([line for line in body.split(b"\n") if line.strip()] if lines else [body])
+def refuse_costly_text(text: bytes, what: str) -> None:
+    """422 for JSON that takes long to decode, or has a number of more digits than most readers keep."""
+    try:
+        refuse_costly(text)
+    except Costly as costly:
+        raise Problem(422, f"{what}: {costly}") from None
 
 
-def _may_repeat(body: bytes, value: Any) -> bool:
-    """False if each name of the body is in its value: then there are as many colons. Costs next to nothing."""
+def may_repeat(text: bytes, value: Any) -> bool:
+    """False if each name of the text is in its value: then there are as many colons. Costs next to nothing."""
     try:
         again = _encode(value)
     except (msgspec.MsgspecError, OverflowError, TypeError):  # numbers beyond 64 bits
         return True
-    return b"\\u003" in body or body.count(b":") != again.count(b":")
+    return b"\\u003" in text or text.count(b":") != again.count(b":")
 
 
-def _refuse_repeated(documents: Sequence[bytes]) -> None:
+def refuse_repeated(text: bytes) -> None:
+    """422 if a name comes twice in an object of a text that is not long."""
     try:
-        for document in documents:
-            json.loads(document, object_pairs_hook=_unrepeated)
+        json.loads(text, object_pairs_hook=_unrepeated)
     except RecursionError:
         raise Problem(422, "the body is nested too deep") from None
 
@@ -111,12 +116,30 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> None:
         seen.add(name)
 
 
+def refuse_lost_names(text: bytes, value: Any) -> None:
+    """422 if a text, which may be long, has more names than its value."""
+    try:
+        again = _encode(value)
+    except (msgspec.MsgspecError, OverflowError, TypeError):  # numbers beyond 64 bits
+        refuse_repeated(text)
+        return
+    if exact_counts(text).colons == exact_counts(again).colons:
+        return
+    if len(text) <= SMALL:
+        refuse_repeated(text)  # which says what name it is
+    raise Problem(422, "a name comes twice in an object")
+
+
 _UNKNOWN = re.compile(r"unknown field `(.*)`")
+_INDEX = re.compile(r"^\[(\d+)\]")
 
 
-def wrong_shape(error: msgspec.ValidationError, detail: str, known: Sequence[str] = ()) -> Problem:
-    """422 with the place that msgspec found."""
+def wrong_shape(
+    error: msgspec.ValidationError, detail: str, known: Sequence[str] = (), *, at: str = "$", first: int = 0
+) -> Problem:
+    """422 with the path that msgspec found in the value at a path, or in elements from a number on."""
     what, _, where = str(error).partition(" - at `")
+    path = _INDEX.sub(lambda found: f"[{int(found[1]) + first}]", where.rstrip("`").removeprefix("$"))
     unknown = _UNKNOWN.search(what)
     hint = did_you_mean(unknown[1], list(known)) if unknown and known else ""
-    return Problem(422, detail, errors=[Fault(where.rstrip("`") or "$", what + hint)])
+    return Problem(422, detail, errors=[Fault(at + path, what + hint)])

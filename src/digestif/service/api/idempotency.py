@@ -24,9 +24,11 @@ from digestif.clock import monotonic
 from digestif.core.times import Millis
 from digestif.errors import StoreError
 from digestif.ids import fresh_id
+from digestif.service.api.bodies import QUICK
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Answer, Request
 from digestif.service.service import Service
+from digestif.service.turns import Turns
 from digestif.service.waits import to_its_end
 from digestif.stores.base import Store
 from digestif.stores.documents import Bounds, Document
@@ -68,7 +70,7 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
         raise Problem(400, f"Idempotency-Key: give 1 to {LONGEST} visible ASCII characters")
     token_and_key = f"{request.principal.name}\0{key.decode()}"
     name = sha256(token_and_key.encode()).hexdigest()
-    asked = sha256(request.scope["raw_path"] + b"\0" + body).hexdigest()
+    asked = await _hash(request, body)
     under_way = request.service.part(KeysUnderWay).asked
     if name in under_way:
         return _repeated(Kept(under_way[name], 0), asked)
@@ -81,6 +83,16 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
 
     under_way[name] = asked
     return await to_its_end(work())  # also if its client leaves: the next one gets its answer
+
+
+async def _hash(request: Request, body: bytes) -> str:
+    """Hash a request. That of a long body is made in a thread, and lets others run."""
+    hashed = sha256(request.scope["raw_path"] + b"\0")
+    if len(body) <= QUICK:
+        hashed.update(body)
+    else:
+        await request.service.part(Turns).call(partial(hashed.update, body))
+    return hashed.hexdigest()
 
 
 class Asked(NamedTuple):

@@ -8,14 +8,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from digestif.core.records import VALUE_DEPTH, Acceptance, Addition, is_deep
+from digestif.core.records import VALUE_DEPTH, Acceptance, Addition
 from digestif.errors import InvalidRecord
-from digestif.service.api.bodies import decoded, decoded_lines
+from digestif.service.api.bodies import SMALL, decoded_quickly
 from digestif.service.api.fields import Key, Timestamp, Within
 from digestif.service.api.idempotency import once
-from digestif.service.api.problems import Problem, ProblemDocument, problem_of
+from digestif.service.api.problems import ProblemDocument, problem_of
+from digestif.service.api.record_texts import LINES, MANY, ONE, Form, additions, refuse_deep, too_many
 from digestif.service.api.requests import JSON, NDJSON, Answer, Request, answer, require_type
 from digestif.service.api.room import Room
+from digestif.service.turns import Turns, finished
 from digestif.stores.codec import Decoded
 
 
@@ -70,31 +72,41 @@ async def add_one(request: Request) -> Answer:
 
 
 async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
-    record = decoded(body, _one)
     [timeline] = request.keys
-    refuse_deep(request, [record.value])
+    record = decoded_quickly(body, _one.decode)
+    if record is None:
+        [addition] = await _read(request, body, ONE, timeline)
+    else:
+        refuse_deep(record.value, request.service.settings.limits)
+        addition = Addition(timeline, Decoded(record.value), record.key, record.timestamp, record.within)
+    if seed is not None:
+        addition = _with_key(addition, seed, 0)
     async with _room(request, [timeline]):
-        accepted = await request.service.digests.accept(
-            timeline,
-            Decoded(record.value),
-            key=record.key if seed is None or record.key is not None else key_of(seed, 0),
-            timestamp=record.timestamp,
-            within=record.within,
-        )
-    return answer(202, accepted)
+        return answer(202, await _accepted(request, addition))
+
+
+async def _accepted(request: Request, addition: Addition) -> Acceptance:
+    """Accept a record. The value of a long body is encoded in a thread."""
+    digests = request.service.digests
+    if type(addition.value) is Decoded:
+        timeline, value, key, timestamp, within = addition
+        return await digests.accept(timeline, value, key=key, timestamp=timestamp, within=within)
+    [found] = await digests.accept_valid([addition])
+    if isinstance(found, InvalidRecord):
+        raise found
+    return found
+
+
+async def _read(request: Request, body: bytes, form: Form, timeline: str = "") -> list[Addition]:
+    """Read the records of a body, in a thread unless it is small."""
+    steps = additions(body, form, timeline, request.service.settings.limits)
+    return finished(steps) if len(body) <= SMALL else await request.service.part(Turns).run(steps)
 
 
 def _room(request: Request, timelines: Collection[str]) -> AbstractAsyncContextManager[None]:
     """Room for these timelines while records are added, if their number is limited."""
     is_limited = request.service.settings.limits.timelines
     return request.service.part(Room).reserved(timelines) if is_limited else nullcontext()
-
-
-def refuse_deep(request: Request, values: Sequence[Any]) -> None:
-    """422 for values that are nested deeper than the service allows; the engine's own limit holds anyway."""
-    depth = request.service.settings.limits.depth
-    if depth < VALUE_DEPTH and any(is_deep(value, depth) for value in values):
-        raise Problem(422, f"value: nested deeper than {depth} levels")
 
 
 def key_of(seed: str, index: int) -> str:
@@ -113,23 +125,36 @@ async def add_many(request: Request) -> Answer:
 
 
 async def _add_many(request: Request, body: bytes, seed: str | None) -> Answer:
-    is_lines = require_type(request.headers, JSON, NDJSON) == NDJSON
-    records = decoded_lines(body, _line) if is_lines else decoded(body, _many)
-    most = request.service.settings.limits.items
-    if len(records) > most:
-        raise Problem(413, f"{len(records)} records, allowed are {most} in a request")
-    timelines = {record.timeline for record in records}
+    given = await _additions(request, body)
+    timelines = {addition.timeline for addition in given}
     for timeline in timelines:
         request.refuse_outside(timeline)
-    refuse_deep(request, [record.value for record in records])
-    additions = [_addition(record, seed, index) for index, record in enumerate(records)]
+    if seed is not None:
+        given = [_with_key(addition, seed, index) for index, addition in enumerate(given)]
     async with _room(request, timelines):
-        return _results(await request.service.digests.accept_valid(additions))
+        return _results(await request.service.digests.accept_valid(given))
 
 
-def _addition(record: RecordOf, seed: str | None, index: int) -> Addition:
-    key = key_of(seed, index) if seed is not None and record.key is None else record.key
-    return Addition(record.timeline, Decoded(record.value), key, record.timestamp, record.within)
+async def _additions(request: Request, body: bytes) -> list[Addition]:
+    """The records of a body that has many."""
+    is_lines = require_type(request.headers, JSON, NDJSON) == NDJSON
+    records = decoded_quickly(body, _line.decode_lines if is_lines else _many.decode)
+    if records is None:
+        return await _read(request, body, LINES if is_lines else MANY)
+    limits = request.service.settings.limits
+    if len(records) > limits.items:
+        raise too_many(limits)
+    for record in records if limits.depth < VALUE_DEPTH else ():
+        refuse_deep(record.value, limits)
+    return [_addition(record) for record in records]
+
+
+def _addition(record: RecordOf) -> Addition:
+    return Addition(record.timeline, Decoded(record.value), record.key, record.timestamp, record.within)
+
+
+def _with_key(addition: Addition, seed: str, index: int) -> Addition:
+    return addition if addition.key is not None else addition._replace(key=key_of(seed, index))
 
 
 def _result(found: Acceptance | InvalidRecord) -> Result:

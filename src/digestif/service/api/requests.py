@@ -15,6 +15,7 @@ from digestif.service.service import Service
 
 T = TypeVar("T")
 MOST_PARAMETERS = 20
+SHORT_BODY = 64 * 1024  # bytes, of requests that add no records
 JSON = b"application/json"
 NDJSON = b"application/x-ndjson"
 EXCHANGE = "digestif.exchange"  # in the scope, where the server can send a whole answer at once
@@ -45,13 +46,15 @@ class Request:
         self.keys = keys
         self.headers = headers
 
-    async def body(self) -> bytes:
-        return await read_body(self.headers, self.receive, most=self.service.settings.limits.body)
+    async def body(self, most: int | None = None) -> bytes:
+        """The whole body. 413 if it is longer than is allowed: by the settings, and by the request's own limit."""
+        allowed = self.service.settings.limits.body
+        return await read_body(self.headers, self.receive, most=allowed if most is None else min(most, allowed))
 
     async def json(self, decoder: "msgspec.json.Decoder[T]") -> T:
-        """The body as a value of the decoder's type."""
+        """The body as a value of the decoder's type, for requests that say little."""
         require_type(self.headers, JSON)
-        return decoded(await self.body(), decoder)
+        return decoded(await self.body(SHORT_BODY), decoder)
 
     def query(self, kind: type[T]) -> T:
         """The parameters behind the question mark, as a struct."""

@@ -1,0 +1,142 @@
+"""Bodies that are made to cost much: what they cost the event loop, the interpreter and the memory."""
+
+import sys
+import tracemalloc
+from time import thread_time
+from types import FrameType
+
+import pytest
+
+from digestif.service.api.problems import Problem
+from digestif.service.api.record_texts import LINES, MANY, ONE, Form, additions
+from digestif.service.settings import Limits
+from digestif.service.turns import finished
+from digestif.stores.codec import Sealer
+from tests.service.harness import Client, Reply, serving
+from tests.service.pauses import MOST, measured
+
+BODY = 8 << 20
+VALUE = 250 << 10
+ADD, ADD_MANY, NDJSON = "/v1/timelines/t/records", "/v1/records", "application/x-ndjson"
+
+
+def filled(unit: bytes, size: int = BODY) -> bytes:
+    return b",".join([unit] * (size // (len(unit) + 1)))
+
+
+def one(value: bytes) -> bytes:
+    return b'{"value":%b}' % value
+
+
+def many(value: bytes, size: int = BODY) -> bytes:
+    return b"[%b]" % filled(b'{"timeline":"t","value":%b}' % value, size - 100)
+
+
+ALONE = {  # bodies of one record, and their answers
+    "numbers beyond the fast way": (one(b"[%b]" % filled(b"1e308")), 422),
+    "numbers near zero": (one(b"[%b]" % filled(b"5e-324")), 422),
+    "numbers between two others": (one(b"[%b]" % filled(b"1.234567890123456820834020969844661323540e250")), 422),
+    "numbers beyond, in disguise": (one(b"[%b]" % filled(b"1e%b308" % (b"0" * 30))), 422),
+    "a number that does not end": (one(b"1" * BODY), 422),
+    "small numbers": (one(b"[%b]" % filled(b"1")), 422),
+    "arrays": (one(b"[%b]" % filled(b"[]")), 422),
+    "nested arrays": (one(b"[%b]" % filled(b"[" * 60 + b"]" * 60)), 422),
+    "objects": (one(b"[%b]" % filled(b'{"a":1}')), 422),
+    "objects with an escaped colon": (one(b"[%b]" % filled(b'{"a":"\\u003a"}')), 422),
+    "a lone surrogate at the end": (one(b'"%b\\ud800"' % (b"\\n" * (BODY // 2 - 20))), 422),
+    "a shorter text with a lone surrogate": (one(b'"%b\\ud800"' % (b"\\n" * (1 << 20))), 400),
+    "a name again and again": (b"{%b}" % filled(b'"value":[]'), 422),
+    "a text": (one(b'"%b"' % (b"a" * (BODY - 100))), 422),
+    "backslashes": (one(b'"%b"' % (b"\\\\" * (BODY // 2 - 100))), 422),
+    "blanks": (one(b" " * (BODY - 100) + b"1"), 422),
+    "blanks before it": (b" " * (BODY - 100) + one(b"1"), 422),
+    "a large value": (one(b"[%b]" % filled(b'"%b"' % (b"a" * 100), VALUE)), 202),
+    "an open array": (b"[" * BODY, 422),
+    "nothing but quotes": (b'"' * BODY, 422),
+}
+TOGETHER = {  # bodies of many records, and their answers
+    "small records": (many(b"1"), 413),
+    "large texts": (many(b'"%b"' % (b"a" * VALUE)), 202),
+    "values that are allowed": (many(b"[%b]" % filled(b"[]", 80_000)), 202),
+    "large objects": (many(b"[%b]" % filled(b'{"a":"\\u003a"}', VALUE)), 202),
+    "numbers beyond the fast way": (many(b"[%b]" % filled(b"1e308", VALUE)), 422),
+    "a name twice in the last": (many(b'"%b"' % (b"a" * VALUE))[:-1] + b',{"timeline":"t","value":1,"value":2}]', 422),
+    "no end": (many(b'"%b"' % (b"a" * VALUE))[:-1], 400),
+    "a comma too many": (many(b'"%b"' % (b"a" * VALUE))[:-1] + b",]", 400),
+    "one long element": (b"[%b]" % one(b"[%b]" % filled(b"[]")), 422),
+}
+TOGETHER_IN_LINES = {
+    "small records": (b"\n".join([b'{"timeline":"t","value":1}'] * (BODY // 27)), 413),
+    "empty lines": (b"\n" * BODY, 202),
+    "large texts": (b"\n".join([b'{"timeline":"t","value":"%b"}' % (b"a" * VALUE)] * 32), 202),
+    "one long line": (b'{"timeline":"t","value":[%b]}' % filled(b"[]"), 422),
+    "no objects": (b"1\n" * (BODY // 2), 422),
+}
+CASES = [
+    *((ONE, name, *case) for name, case in ALONE.items()),
+    *((MANY, name, *case) for name, case in TOGETHER.items()),
+    *((LINES, name, *case) for name, case in TOGETHER_IN_LINES.items()),
+]
+IDS = [f"{'one' if form is ONE else 'many' if form is MANY else 'lines'}: {name}" for form, name, _, _ in CASES]
+
+
+def sent(client: Client, form: Form, body: bytes, **headers: str) -> Reply:
+    if form is LINES:
+        headers["Content-Type"] = NDJSON
+    return client.post(ADD if form is ONE else ADD_MANY, body, headers=headers)
+
+
+@pytest.mark.parametrize(("form", "name", "body", "status"), CASES, ids=IDS)
+def test_no_body_keeps_the_event_loop(form: Form, name: str, body: bytes, status: int) -> None:
+    with measured() as pauses, serving() as (client, _):
+        reply = sent(client, form, body)
+
+    assert reply.status == status, (name, reply.body[:300])
+    assert pauses.longest < MOST, pauses
+
+
+class Calls:
+    """Measures how long single calls of built-in functions keep the interpreter, in processor time."""
+
+    def __init__(self) -> None:
+        self.longest, self.name = 0.0, "none"
+        self._begun = 0.0
+
+    def __call__(self, _: FrameType, event: str, function: object) -> None:
+        if event == "c_call":
+            self._begun = thread_time()
+        elif event in ("c_return", "c_exception") and (took := thread_time() - self._begun) > self.longest:
+            self.longest, self.name = took, getattr(function, "__qualname__", repr(function))
+
+
+@pytest.mark.parametrize(("form", "name", "body", "status"), CASES, ids=IDS)
+def test_no_call_keeps_the_interpreter_while_a_body_is_read(form: Form, name: str, body: bytes, status: int) -> None:
+    """A thread that makes short calls lets the event loop run every few milliseconds."""
+    del name, status
+    calls = Calls()
+    seal = Sealer("json", limit=1 << 20).seal
+    sys.setprofile(calls)
+    try:
+        for addition in finished(additions(body, form, "t", Limits())):
+            seal(addition.value)
+    except Problem:
+        pass
+    finally:
+        sys.setprofile(None)
+
+    assert calls.longest < MOST, calls.name
+
+
+@pytest.mark.parametrize(("form", "name", "body", "status"), CASES, ids=IDS)
+def test_a_body_takes_little_more_memory_than_its_bytes(form: Form, name: str, body: bytes, status: int) -> None:
+    del name, status
+    tracemalloc.start()
+    try:
+        finished(additions(body, form, "t", Limits()))
+    except Problem:
+        pass
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+    assert peak < 3 * BODY
