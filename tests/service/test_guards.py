@@ -6,16 +6,13 @@ import resource
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
-from digestif import AsyncDigests
 from digestif.service.connection import HEAD_BYTES, Connection
 from digestif.service.server import CONNECTIONS, OTHER_FILES, most_connections
-from digestif.service.service import Service
 from digestif.service.settings import Limits
-from tests.service.harness import TIMEOUT, Client, Reply, served, serving, settings_with, token_of
+from tests.service.harness import TIMEOUT, Client, Reply, serving, settings_with, token_of
 
 pytestmark = pytest.mark.long
 
@@ -259,24 +256,6 @@ def test_the_connection_is_kept_after_a_small_problem(client: Client) -> None:
     assert client.post(ADD, b"{", connection=connection).status == 400
     assert client.post(ADD, {"value": 1}, connection=connection).status == 202
     connection.close()
-
-
-def test_connections_beyond_the_limit_are_refused_at_once_and_hold_nothing_up() -> None:
-    with (
-        served(Service(settings_with(), AsyncDigests("memory://")), limit_concurrency=5) as client,
-        ExitStack() as held,
-    ):
-        first = client.connect()
-        before = client.get("/healthz", connection=first)
-        for _ in range(4):
-            held.enter_context(socket.create_connection(("127.0.0.1", client.port)))
-        refused = raw(client)  # sends nothing, and would wait for as long as a head may take
-        after = client.get("/healthz", connection=first)
-        first.close()
-
-        assert (before.status, after.status) == (200, 200)  # who is in stays in
-        assert refused.startswith(b"HTTP/1.1 503 ")
-        assert b"application/problem+json" in refused
 
 
 def test_there_are_fewer_connections_than_files_that_the_process_may_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 def application(service: Service) -> ASGIApp:
     """The application of a service."""
     dashboard = Starlette(routes=pages.routes(service))
+    dashboard.router.redirect_slashes = False  # they would name the scheme of the proxy's connection, not the client's
     dashboard.state.service = service
     return Application(service, dashboard)
 

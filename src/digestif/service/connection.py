@@ -6,6 +6,7 @@ uvicorn's own protocol costs more per request than the rest of the service, and 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -19,15 +20,30 @@ from uvicorn.server import ServerState
 
 from digestif.service.api.problems import CONTENT_TYPE, Problem
 from digestif.service.api.requests import EXCHANGE, STREAMING
-from digestif.service.exchange import Exchange, line
+from digestif.service.exchange import BODY_AHEAD, Exchange, line
+from digestif.service.shares import Bodies, Places, network_of
 
 HEAD_BYTES = 32 << 10  # of a request line and its headers
 HEAD_SECONDS = 10.0  # for them to arrive
 BODY_SECONDS = 30.0  # for the body of a request to arrive
 LAST_SECONDS = 1.0  # for the body of a request to arrive when the service stops
 READ_SECONDS = 60.0  # for the client to read what it was sent
+LINGER_SECONDS = 1.0  # for the client to read an answer while it still sends
+LINGER_BYTES = 16 << 20  # that it may send in them
 MOST_AHEAD = 8  # requests that are parsed before those in front of them are answered
 SLICE = 8 << 10  # bytes that are parsed at once, with all requests in them
+MOST_READ = 8 * SLICE  # bytes that are read at once
+SMALL_CHUNKS = 1_000  # chunks of a body that may have less than CHUNK_BYTES each, as a mean
+CHUNK_BYTES = 16
+
+
+class ConnectionConfig(Config):
+    """uvicorn's settings, and what all connections of a server share."""
+
+    def __init__(self, *args: Any, bodies: int, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.places = Places(self.limit_concurrency)
+        self.bodies = Bodies(bodies)
 
 
 class Connection(asyncio.Protocol):
@@ -40,7 +56,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        config: Config,
+        config: ConnectionConfig,
         server_state: ServerState,
         app_state: dict[str, Any],  # noqa: ARG002  # of the application's start, which has none
         _loop: asyncio.AbstractEventLoop | None = None,
@@ -51,16 +67,21 @@ class Connection(asyncio.Protocol):
         self._server = server_state
         self._loop = _loop or asyncio.get_running_loop()
         self._keep_alive: float = config.timeout_keep_alive
-        self._most = config.limit_concurrency
+        self._places, self._bodies = config.places, config.bodies
         self._parser = httptools.HttpRequestParser(self)
         self._exchanges: deque[Exchange] = deque()  # the first one is being answered
         self._in_head, self._head_size = True, 0
+        self._chunks = 0  # of a body
+        self._unused = 0  # bytes behind the last part of a body: of the lines between chunks, and of trailers
+        self._ahead = 0  # bytes of bodies whose requests wait for their turn
+        self._is_closing = False
         self._is_full = False  # the client does not read what it was sent
         self._is_paused = False  # nothing is read
         self._unparsed = bytearray()  # behind MOST_AHEAD requests
         self._aborting: asyncio.TimerHandle | None = None  # while the client does not read
         self._draining: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._since = self._loop.time()  # when the latest wait began
         self._end: float | None = None  # when the wait ends that is under way
         self._on_end: Callable[[], None] = self.close
 
@@ -68,14 +89,34 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        self._addresses = {"server": get_local_addr(transport), "client": get_remote_addr(transport)}
+        if hasattr(transport, "max_size"):  # of asyncio's own transports
+            transport.max_size = MOST_READ
+        client = get_remote_addr(transport)
+        self.address = "" if client is None else network_of(client[0])
+        self._addresses = {"server": get_local_addr(transport), "client": client}
         self._server.connections.add(self)  # type: ignore[arg-type]  # its type names uvicorn's protocols
         self._wait(self.head_seconds, self._refuse_slow_head)
-        if self._most is not None and len(self._server.connections) > self._most:
-            self._refuse(Problem(503, "there are as many connections as may be"))
+        if not self._places.enter(self, now=self._since):
+            self._write_problem(Problem(503, "there are as many connections as may be", retry_after=1))
+            self.close()
+
+    def waits_since(self) -> float | None:
+        """Return since when the server waits for the client; None while the server works for it."""
+        if self._aborting is not None:
+            return self._aborting.when() - self.read_seconds
+        if self._exchanges and not self._exchanges[0].more_body:
+            return None
+        return self._since
+
+    def give_up(self) -> None:
+        """Make room for another connection."""
+        self._is_closing = True
+        self.transport.abort()
 
     def connection_lost(self, _: Exception | None) -> None:
         self._server.connections.discard(self)
+        self._places.leave(self)
+        self._is_closing = True
         self._end = None
         for timer in (self._timer, self._aborting):
             if timer is not None:
@@ -103,7 +144,7 @@ class Connection(asyncio.Protocol):
 
     def _parse_slices(self) -> None:
         """Parse what has come, up to as many requests as may be ahead: the parser itself can't stop."""
-        while self._unparsed and len(self._exchanges) <= MOST_AHEAD and not self.transport.is_closing():
+        while self._unparsed and len(self._exchanges) <= MOST_AHEAD and not self._is_closing:
             data = bytes(self._unparsed[:SLICE])
             del self._unparsed[:SLICE]
             self._parse(data)
@@ -115,19 +156,29 @@ class Connection(asyncio.Protocol):
             self._close_after_answers()
         except httptools.HttpParserError:
             self._refuse(Problem(400, "this is not a request of HTTP/1.1"))
-        if self.transport.is_closing():
+        if self._is_closing:
             return
         if self._in_head:
             self._head_size += len(data)
             self._watch_head()
-        elif self._exchanges and self._exchanges[-1].more_body and self._end is None:
-            self._wait(self.body_seconds, self._refuse_slow_body)
+        elif self._exchanges and self._exchanges[-1].more_body:
+            self._unused += len(data)
+            self._watch_body(self._exchanges[-1])
 
     def _watch_head(self) -> None:
         if self._head_size > HEAD_BYTES + SLICE:  # the first slice may begin with the end of another request
             self._refuse_large_head()
         elif self._head_size and not self._exchanges and self._on_end != self._refuse_slow_head:
             self._wait(self.head_seconds, self._refuse_slow_head)
+
+    def _watch_body(self, exchange: Exchange) -> None:
+        """Limit what is no part of a body: the parser copies all of a trailer again for each part that comes."""
+        if self._unused > HEAD_BYTES + SLICE:
+            self._refuse(Problem(431, f"a line between chunks, or the trailers, have more than {HEAD_BYTES} bytes"))
+        elif self._chunks > SMALL_CHUNKS and self._chunks * CHUNK_BYTES > exchange.received:
+            self._refuse(Problem(400, f"the chunks of the body have less than {CHUNK_BYTES} bytes each"))
+        elif self._end is None:
+            self._wait(self.body_seconds, self._refuse_slow_body)
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -169,8 +220,10 @@ class Connection(asyncio.Protocol):
         self._length += len(name) + len(value)
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
-        elif name == b"transfer-encoding" and value.lower() != b"chunked":
-            self._is_coded = True
+        elif name == b"transfer-encoding":
+            self._chunks = self._unused = 0
+            if value.lower() != b"chunked":
+                self._is_coded = True
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -181,7 +234,7 @@ class Connection(asyncio.Protocol):
             self._refuse(Problem(400, "no other protocol is spoken here: send the request without Upgrade"))
         elif self._is_coded:
             self._refuse(Problem(501, "transfer-encoding: only chunked is known here"))
-        if self.transport.is_closing():
+        if self._is_closing:
             return
         self._end = None
         version = self._parser.get_http_version()
@@ -213,18 +266,34 @@ class Connection(asyncio.Protocol):
             **self._addresses,
         }
 
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+
     def on_body(self, body: bytes) -> None:
-        if self._exchanges and self._exchanges[-1].feed(body):
+        if self._is_closing:
+            return
+        self._unused = 0
+        exchange = self._exchanges[-1]
+        if exchange.task is None:
+            self._ahead += len(body)
+        if exchange.feed(body) or self._ahead > BODY_AHEAD:
             self._pause_reading()
+        if exchange.received > BODY_AHEAD and exchange.task is not None:
+            self._hold(exchange, len(body))
+
+    def _hold(self, exchange: Exchange, size: int) -> None:
+        if not self._bodies.take(exchange, size, now=self._loop.time()):
+            self.give_up_body()
 
     def on_message_complete(self) -> None:
-        if self._exchanges:  # otherwise it was answered before
+        if not self._is_closing:
             self._end = None
             self._exchanges[-1].end_body()
 
     # the exchange's side
 
     def _start(self, exchange: Exchange) -> None:
+        self._ahead -= exchange.received
         exchange.task = self._loop.create_task(exchange.run(self._app))
         self._server.tasks.add(exchange.task)
 
@@ -232,6 +301,8 @@ class Connection(asyncio.Protocol):
         """Forget the task of a request that the application is done with, without a callback for each task."""
         if exchange.task is not None:
             self._server.tasks.discard(exchange.task)
+        if exchange.held:
+            self._bodies.free(exchange)
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -255,9 +326,12 @@ class Connection(asyncio.Protocol):
         return lines
 
     def ended(self, exchange: Exchange) -> None:
-        """Go on with the next request. If there is more of this one's body, it is thrown away."""
+        """Go on with the next request. If there is more of this one's body, close: it is not read."""
         self._server.total_requests += 1
         self._exchanges.popleft()
+        if exchange.more_body:
+            self._linger()
+            return
         if not exchange.keeps_alive:
             self.close()
             return
@@ -270,9 +344,24 @@ class Connection(asyncio.Protocol):
         self.read_on()
 
     def close(self) -> None:
+        self._is_closing = True
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self._abort_unless_read()
+
+    def _linger(self) -> None:
+        """Close when the client has had time to read the last answer.
+
+        If the connection were closed while the client still sends, its system would throw the answer away.
+        """
+        self._is_closing = True
+        self._unparsed.clear()
+        self.transport.set_protocol(Lingering(self))
+        with suppress(OSError):  # the client is gone
+            self.transport.write_eof()
+        self._wait(LINGER_SECONDS, self.close)
+        if self._is_paused:
+            self.transport.resume_reading()
 
     def shutdown(self) -> None:
         """End as soon as the requests are answered that are here, or do not arrive within a moment.
@@ -307,13 +396,14 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def read_on(self) -> None:
-        if self._is_paused and len(self._exchanges) <= MOST_AHEAD:
+        if self._is_paused and len(self._exchanges) <= MOST_AHEAD and self._ahead <= BODY_AHEAD:
             self._is_paused = False
             self.transport.resume_reading()
 
     def _wait(self, seconds: float, on_end: Callable[[], None]) -> None:
         """Call a method after some seconds, unless the wait is over by then. The timer serves many waits."""
-        self._end, self._on_end = self._loop.time() + seconds, on_end
+        self._since = self._loop.time()
+        self._end, self._on_end = self._since + seconds, on_end
         if self._timer is None or self._timer.when() > self._end:
             if self._timer is not None:
                 self._timer.cancel()
@@ -339,6 +429,10 @@ class Connection(asyncio.Protocol):
     def _refuse_slow_body(self) -> None:
         self._refuse_slow("body", self.body_seconds)
 
+    def give_up_body(self) -> None:
+        """Refuse a body for which there is no memory."""
+        self._refuse(Problem(503, "the bodies of other requests take all memory for them", retry_after=1))
+
     def _refuse_last(self) -> None:
         self._refuse(Problem(503, "the service stops, and the body of the request has not arrived"))
 
@@ -350,7 +444,7 @@ class Connection(asyncio.Protocol):
 
         What follows can't be told from the next request.
         """
-        if self.transport.is_closing():
+        if self._is_closing:
             return
         if self._exchanges and self._exchanges[-1].more_body:
             refused = self._exchanges.pop()
@@ -361,10 +455,36 @@ class Connection(asyncio.Protocol):
         if self._exchanges:  # the client may ask again for what has no answer
             self._close_after_answers()
             return
+        self._write_problem(problem)
+        self._linger()
+
+    def _write_problem(self, problem: Problem) -> None:
         body = msgspec.json.encode(problem.document())
-        head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (CONTENT_TYPE, len(body))
-        self.transport.write(STATUS_LINE[problem.status] + head + body)
-        self.close()
+        more = b"".join(line(name.encode(), value.encode()) for name, value in problem.headers.items())
+        head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n" % (CONTENT_TYPE, len(body))
+        self.transport.write(b"".join((STATUS_LINE[problem.status], head, more, b"\r\n", body)))
+
+
+class Lingering(asyncio.Protocol):
+    """Takes the place of a connection whose last answer is on its way: what still comes is thrown away, unparsed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._left = LINGER_BYTES
+
+    def data_received(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            self._connection.close()
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connection.connection_lost(error)
 
 
 BODY_HEADERS = (b"content-length", b"transfer-encoding")

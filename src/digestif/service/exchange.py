@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 logger = logging.getLogger(__name__)
 
-BODY_AHEAD = 64 << 10  # bytes of a body that are read before the application asks for them
+BODY_AHEAD = 32 << 10  # bytes of a body that are read before the application asks for them
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 WITHOUT_BODY = (204, 304)
 FAILED = (b"content-type: text/plain\r\ncontent-length: 21\r\n", b"Internal Server Error")
@@ -27,6 +27,7 @@ class Wire(Protocol):
     def common_head(self) -> bytes: ...
     def ended(self, exchange: "Exchange") -> None: ...
     def done(self, exchange: "Exchange") -> None: ...
+    def give_up_body(self) -> None: ...
     def close(self) -> None: ...
 
     @property
@@ -45,9 +46,11 @@ class Exchange:
         "_left",
         "_waiter",
         "_wire",
+        "held",
         "is_over",
         "keeps_alive",
         "more_body",
+        "received",
         "scope",
         "started",
         "task",
@@ -60,6 +63,8 @@ class Exchange:
         self.keeps_alive = keeps_alive
         self._expects_continue = expects_continue
         self._body = bytearray()
+        self.received = 0  # bytes of the body
+        self.held = 0  # bytes of the memory that all bodies share
         self.more_body = True
         self._is_read = False  # the application has the whole body
         self._waiter: asyncio.Future[None] | None = None
@@ -88,15 +93,20 @@ class Exchange:
 
     def feed(self, data: bytes) -> bool:
         """Take a part of the body. True if there is enough for now."""
-        if self.is_over:
+        if self.is_over or not self.more_body:
             return False
         self._body += data
+        self.received += len(data)
         self._wake()
         return len(self._body) > BODY_AHEAD
 
     def end_body(self) -> None:
         self.more_body = False
         self._wake()
+
+    def give_up_body(self) -> None:
+        """Refuse the rest of the body, so that others have room."""
+        self._wire.give_up_body()
 
     def abandon(self) -> None:
         """The client is gone."""
@@ -109,7 +119,7 @@ class Exchange:
 
     async def receive(self) -> Message:
         """The next part of the body; after the last one, that the exchange is over."""
-        if self._expects_continue and not self.is_over:
+        if self._expects_continue and self.more_body and not self.is_over:
             self._expects_continue = False
             self._wire.write(CONTINUE)
         while not self.is_over and (self._is_read or (self.more_body and not self._body)):
@@ -128,19 +138,17 @@ class Exchange:
         """Send a whole answer in one piece; `head` are the lines of its headers, with the content-length."""
         if self.is_over:
             return
-        self._settle_continue()
+        if self.more_body:
+            self._give_up_rest()
         end = b"\r\n" if self.keeps_alive else b"connection: close\r\n\r\n"
         if self.scope["method"] == "HEAD":
             body = b""
         self._wire.write(b"".join((STATUS_LINE[status], self._wire.common_head(), head, end, body)))
         self._end()
 
-    def _settle_continue(self) -> None:
-        """Close behind an answer that comes instead of the word to go on: the client may send the body, or not."""
-        if self._expects_continue:
-            self._expects_continue = False
-            if self.more_body and not self._body:
-                self.keeps_alive = False
+    def _give_up_rest(self) -> None:
+        """Close behind an answer that comes before the end of the body, or instead of the word to go on with it."""
+        self._expects_continue = self.keeps_alive = False
 
     @property
     def can_answer(self) -> bool:
@@ -161,7 +169,8 @@ class Exchange:
     def _begin(self, status: int, headers: Headers) -> None:
         if self.started:
             raise RuntimeError("the answer has begun already")
-        self._settle_continue()
+        if self.more_body:
+            self._give_up_rest()
         names = {name.lower(): value for name, value in headers}
         if b"close" in names.get(b"connection", b"").lower():
             self.keeps_alive = False

@@ -90,9 +90,14 @@ class Runtime:
         service = Service(self._settings, digests)
         requests = Requests(application(service))
         grace = max(1, round(self._settings.worker.grace))
-        server = Server(
-            uvicorn_config(requests, backlog=ACCEPTED_AT_ONCE, log_level="warning", timeout_graceful_shutdown=grace)
+        config = uvicorn_config(
+            requests,
+            bodies=self._settings.limits.memory,
+            backlog=ACCEPTED_AT_ONCE,
+            log_level="warning",
+            timeout_graceful_shutdown=grace,
         )
+        server = Server(config)
         delivery = Delivery(works=self._works, on_failure=self._fail)
         loop = asyncio.get_running_loop()
 
@@ -111,7 +116,13 @@ class Runtime:
         if self._is_stopping:
             stop()
         delivery.begin(digests, delivery.worker_of(self._settings, digests))
-        reload = Reload(self._read, lambda settings: self._replace(settings, service, requests, delivery))
+
+        async def replace_all(settings: Settings) -> Coroutine[Any, Any, None]:
+            closing = await self._replace(settings, service, requests, delivery)
+            config.bodies.most = settings.limits.memory
+            return closing
+
+        reload = Reload(self._read, replace_all)
         lasting = (self._reload(reload), self._tell(server), sample(service))
         tasks = [asyncio.create_task(each) for each in lasting]
         for task in tasks:

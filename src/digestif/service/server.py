@@ -4,9 +4,9 @@ import resource
 from typing import Any
 
 from starlette.types import ASGIApp
-from uvicorn import Config
 
-from digestif.service.connection import Connection
+from digestif.service.connection import Connection, ConnectionConfig
+from digestif.service.settings import Limits
 
 KEEP_ALIVE = 75  # seconds; proxies often keep connections for 60
 CONNECTIONS = 2_000
@@ -14,7 +14,7 @@ OTHER_FILES = 256  # that the process may have open: of the store, of channels
 GRACE = 10  # seconds for requests that are under way when the service stops
 
 
-def uvicorn_config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, **more: Any) -> Config:
+def uvicorn_config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, **more: Any) -> ConnectionConfig:
     """How uvicorn is to run the application."""
     options: dict[str, Any] = {
         "host": host,
@@ -27,11 +27,12 @@ def uvicorn_config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, **mo
         "server_header": False,
         "proxy_headers": False,
         "limit_concurrency": most_connections(),
+        "bodies": Limits().bodies,
         "timeout_keep_alive": KEEP_ALIVE,
         "timeout_graceful_shutdown": GRACE,
         **more,
     }
-    return Config(app, **options)
+    return ConnectionConfig(app, **options)
 
 
 def most_connections() -> int:

@@ -33,11 +33,17 @@ class Limits(Struct, frozen=True, kw_only=True):
     """What one caller may ask for."""
 
     body: int = 8 << 20  # bytes of a request, unpacked
+    bodies: int = 64 << 20  # bytes of all requests under way, beyond the first 32 KiB of each
     items: int = 1_000  # records in a request
     depth: int = 64  # of nested values
     rate: float = 0  # requests a second and token; 0: no limit
     timelines: int = 0  # stored; records for new ones are refused beyond it; 0: no limit
     streams: int = 100  # connections to the stream of events
+
+    @property
+    def memory(self) -> int:
+        """Bytes that all bodies may take: at least one of the largest has room."""
+        return max(self.bodies, self.body)
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):

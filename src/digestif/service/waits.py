@@ -18,6 +18,7 @@ READY_WITHIN = 1.5  # seconds for the store to take the write of a probe
 PROBED_AGAIN = 1.0  # seconds from one write to the next, however many ask
 GIVEN_UP_AFTER = 2.0  # seconds that a request has waited; the store is probed before, so that the answer is known then
 LOOKED_EVERY = 0.25  # seconds
+HELD_UP = 0.25  # seconds by which the event loop is late: what it was busy with is no silence of the store
 COLLECTION = "probes"
 BOUNDS = Bounds(entries=1)
 READING = ("GET", "HEAD")  # methods
@@ -35,6 +36,7 @@ class Probe:
         self._service = service
         self._thread = DaemonThreads(1, "digestif-probe")
         self._call: asyncio.Task[StoreError | None] | None = None
+        self._deadline: asyncio.Task[None] | None = None  # ends when the call has ended or is late
         self._began = 0.0
         self._has_failed = self._was_silent = False  # the last call that has ended
 
@@ -50,12 +52,13 @@ class Probe:
 
     @property
     def _is_late(self) -> bool:
-        return self._call is not None and not self._call.done() and self._left() <= 0
+        return self._call is not None and not self._call.done() and self._deadline is not None and self._deadline.done()
 
     async def ask(self) -> None:
         """Return when the store takes a write; StoreUnavailable if it does not within READY_WITHIN seconds."""
         call = self.begin()
-        await asyncio.wait([call], timeout=max(0.0, self._left()))
+        assert self._deadline is not None
+        await asyncio.wait([call, self._deadline], return_when=asyncio.FIRST_COMPLETED)
         if not call.done():
             raise StoreUnavailable("the store does not answer")
         if refusal := call.result():
@@ -67,12 +70,9 @@ class Probe:
         if self._call is None or (self._call.done() and now >= self._began + PROBED_AGAIN):
             self._began = now
             self._call = asyncio.create_task(self._thread.run(partial(_write, self._service.digests.store)))
+            self._deadline = asyncio.create_task(_wait_for(self._call))
             self._call.add_done_callback(self._note)
         return self._call
-
-    def _left(self) -> float:
-        """The seconds that are left for the latest call."""
-        return self._began + READY_WITHIN - asyncio.get_running_loop().time()
 
     def _note(self, call: "asyncio.Task[StoreError | None]") -> None:
         if call.cancelled():
@@ -80,9 +80,27 @@ class Probe:
             return
         error = call.exception()
         failure = error or call.result()
+        was_late = self._deadline is not None and self._deadline.done()
         if failure is not None and not self._has_failed:
             logger.warning("the store takes no writes: %s", failure)
-        self._has_failed, self._was_silent = failure is not None, error is not None or self._left() <= 0
+        self._has_failed, self._was_silent = failure is not None, error is not None or was_late
+
+
+async def _wait_for(call: "asyncio.Task[Any]") -> None:
+    """Wait for a call, for at most READY_WITHIN seconds in which the event loop runs.
+
+    While the loop is kept, the answer can't be noticed, and may not even be made if the interpreter is kept as well.
+    """
+    left, clock = READY_WITHIN, asyncio.get_running_loop().time
+    while left > 0 and not call.done():
+        began, step = clock(), min(left, LOOKED_EVERY)
+        await asyncio.wait([call], timeout=step)
+        left -= _counted(clock() - began, step)
+
+
+def _counted(took: float, step: float) -> float:
+    """Return the part of a pause that counts as waiting for the store: none of one in which the loop was kept."""
+    return took if took < step + HELD_UP else 0.0
 
 
 def _write(store: Store) -> StoreError | None:
@@ -115,7 +133,7 @@ def _ended(task: asyncio.Task[Any]) -> None:
 
 
 class Wait(NamedTuple):
-    """Since when a request waits, and whether it only reads."""
+    """Since when a request waits, by the clock of its `Waits`, and whether it only reads."""
 
     since: float
     reads: bool
@@ -133,13 +151,14 @@ class Waits:
         self._probe = service.part(Probe)
         self._waits: dict[asyncio.Task[Any], Wait] = {}
         self._ended: set[asyncio.Task[Any]] = set()
+        self._time = 0.0  # seconds of looks in which the event loop was not kept
         self._looking: asyncio.Task[None] | None = None
 
     async def until(self, work: Awaitable[T], *, method: str) -> T:
         """The result of the work of a request; StoreUnavailable if the store is away."""
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
-        self._waits[task] = Wait(loop.time(), method in READING)
+        self._waits[task] = Wait(self._time + LOOKED_EVERY, method in READING)  # the next look may come soon
         if self._looking is None:
             self._looking = loop.create_task(self._look())
         try:
@@ -155,9 +174,12 @@ class Waits:
 
     async def _look(self) -> None:
         """Look as long as requests come."""
+        clock = asyncio.get_running_loop().time
         try:
             while self._waits:
+                began = clock()
                 await asyncio.sleep(LOOKED_EVERY)
+                self._time += _counted(clock() - began, LOOKED_EVERY)
                 if self._waiting(GIVEN_UP_AFTER - READY_WITHIN):
                     self._probe.begin()
                 for task in self._waiting(GIVEN_UP_AFTER):
@@ -169,5 +191,5 @@ class Waits:
 
     def _waiting(self, seconds: float) -> list[asyncio.Task[Any]]:
         """The requests that have waited for this many seconds."""
-        before = asyncio.get_running_loop().time() - seconds
+        before = self._time - seconds
         return [task for task, wait in self._waits.items() if wait.since <= before and task not in self._ended]

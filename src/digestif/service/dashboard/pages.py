@@ -1,5 +1,10 @@
 """The routes of the dashboard."""
 
+from collections.abc import Sequence
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from digestif.service.dashboard import actions, assets, deliveries, live, log_in, overview, standing, timelines
@@ -10,7 +15,8 @@ from digestif.service.service import Service
 def routes(service: Service) -> list[BaseRoute]:
     """The pages, their actions, and the files that they load."""
     reception = Reception(service)
-    return [assets.route(), *_pages(reception), *_actions(reception), *log_in.routes(reception)]
+    pages = _pages(reception)
+    return [assets.route(), *pages, *_actions(reception), *log_in.routes(reception), _without_slash(pages)]
 
 
 def _pages(reception: Reception) -> list[Route]:
@@ -32,6 +38,19 @@ def _pages(reception: Reception) -> list[Route]:
         Route("/workers", page(standing.workers, whole=True), methods=["GET"]),
         Route("/status", page(standing.status, whole=True), methods=["GET"]),
     ]
+
+
+def _without_slash(pages: Sequence[Route]) -> Route:
+    """Lead from a page's address with a slash behind it to the page, whatever scheme and host a proxy has."""
+    paths = {page.path for page in pages}
+
+    async def redirect(request: Request) -> Response:
+        path = request.url.path.rstrip("/")
+        if path not in paths:
+            raise HTTPException(404)
+        return RedirectResponse(f"{path}?{request.url.query}" if request.url.query else path)
+
+    return Route("/{path:path}/", redirect, methods=["GET"])
 
 
 def _actions(reception: Reception) -> list[Route]:

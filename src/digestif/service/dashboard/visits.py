@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import ceil
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -180,7 +181,9 @@ class Reception:
             try:
                 visit = await self._waits.until(self._visit(request), method=request.method)
             except StoreError as error:
-                return finished(_bare(error))
+                return finished(_bare(_refused(error)))
+            except Refused as refused:
+                return finished(_bare(refused))
             try:
                 response = await self._waits.until(answer(visit), method=request.method)
             except (Refused, DigestifError) as error:
@@ -194,9 +197,22 @@ class Reception:
         sessions = await self._of_store(self.service.digests.store)
         now = wall_clock()
         session = sessions.opened(request.cookies.get(COOKIE), now=now)
+        self._count(session)
         if session is None or await self._is_logged_out(session):
             return Visit(self.service, request, sessions.begin(now=now), sessions)
         return Visit(self.service, request, sessions.renewed(session, now=now), sessions)
+
+    def _count(self, session: Session | None) -> None:
+        """Count a request as the API does, before the store is asked. The log-in has a limit of its own."""
+        principal = _principal(self.service, session)
+        wait = 0.0 if principal is None else self.service.rates.wait(principal.name)
+        if wait:
+            raise Refused(
+                429,
+                "More requests than your token may make",
+                "Pages and the API share the limit of requests a second. Load the page again.",
+                wait=wait,
+            )
 
     async def _is_logged_out(self, session: Session) -> bool:
         if not session.token:
@@ -259,10 +275,10 @@ def _is_foreign(visit: Visit) -> bool:
     )
 
 
-def _principal(service: Service, session: Session) -> Principal | None:
+def _principal(service: Service, session: Session | None) -> Principal | None:
     if not service.tokens:
         return LOCAL
-    return service.tokens.holder(session.token) if session.token else None
+    return service.tokens.holder(session.token) if session is not None and session.token else None
 
 
 def _check(principal: Principal, scope: Scope, *, whole: bool) -> None:
@@ -287,9 +303,7 @@ def _refusal(visit: Visit, error: Refused | DigestifError) -> Response:
     if isinstance(error, DigestifError):
         error = _refused(error)
     response = visit.render("refusal.html", status=error.status, title=error.title, detail=error.detail)
-    if error.wait is not None:
-        response.headers["Retry-After"] = str(int(error.wait) + 1)
-    return response
+    return _with_wait(response, error)
 
 
 def _refused(error: DigestifError) -> Refused:
@@ -300,8 +314,13 @@ def _refused(error: DigestifError) -> Refused:
     return Refused(problem.status, title, problem.detail, wait=None if wait is None else float(wait))
 
 
-def _bare(error: StoreError) -> Response:
+def _bare(refused: Refused) -> Response:
     """An error page without a session, which needs the store."""
-    refused = _refused(error)
     page = environment().get_template("bare.html").render(title=refused.title, detail=refused.detail)
-    return HTMLResponse(page, status_code=refused.status, headers={"Retry-After": f"{refused.wait:.0f}"})
+    return _with_wait(HTMLResponse(page, status_code=refused.status), refused)
+
+
+def _with_wait(response: Response, refused: Refused) -> Response:
+    if refused.wait is not None:
+        response.headers["Retry-After"] = str(max(1, ceil(refused.wait)))
+    return response

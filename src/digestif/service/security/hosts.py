@@ -5,7 +5,8 @@ from urllib.parse import urlsplit
 from digestif.service.addresses import is_loopback
 from digestif.service.settings import Settings
 
-REMEMBERED = 1_000
+REMEMBERED = 1_000  # spellings of our own names
+LONGEST = 300  # bytes: longer than any name with its port
 
 
 class Hosts:
@@ -20,18 +21,18 @@ class Hosts:
         self._public = None if public is None else f"{public.scheme}://{public.netloc}".lower()
         own = [] if public is None else [public.netloc, public.hostname or ""]
         self._names = {name.lower() for name in (*settings.hosts, *own) if name}
-        self._known: dict[bytes, bool] = {}
+        self._secure = (public.hostname or "") if public is not None and public.scheme == "https" else None
+        self._known: set[bytes] = set()
 
     def are_ours(self, host: bytes | None) -> bool:
         """True if a Host header names this service."""
-        if host is None:
+        if host in self._known:
+            return True
+        if host is None or len(host) > LONGEST or not self._is_ours(host):
             return False
-        known = self._known.get(host)
-        if known is None:
-            known = self._is_ours(host)
-            if len(self._known) < REMEMBERED:
-                self._known[host] = known
-        return known
+        if len(self._known) < REMEMBERED:
+            self._known.add(host)
+        return True
 
     def _is_ours(self, host: bytes) -> bool:
         text = host.decode("latin-1").lower()
@@ -46,11 +47,10 @@ class Hosts:
         return text in self._names or bracketed in self._names or is_loopback(name)
 
     def is_foreign(self, origin: bytes, host: bytes) -> bool:
-        """True for the Origin of a page that this service has not sent."""
-        text = origin.decode("latin-1").lower()
-        return text not in (self._public, f"http://{host.decode('latin-1').lower()}", _secure(host))
+        """True for the Origin of a page that this service has not sent.
 
-
-def _secure(host: bytes) -> str:
-    """The origin behind a proxy that speaks TLS."""
-    return f"https://{host.decode('latin-1').lower()}"
+        A proxy that speaks TLS sends pages of https. Under a public address of https there are no others.
+        """
+        text, here = origin.decode("latin-1").lower(), host.decode("latin-1").lower()
+        is_secure = self._secure is not None and urlsplit(f"//{here}").hostname == self._secure
+        return text not in (self._public, f"https://{here}") and (is_secure or text != f"http://{here}")
