@@ -9,7 +9,8 @@ import msgspec
 from digestif.clock import monotonic
 from digestif.core.tenants import LEARNED_WITHIN, MOST_TENANTS, Tenants
 from digestif.core.times import Millis, to_seconds
-from digestif.errors import StoreError
+from digestif.errors import StoreUnavailable
+from digestif.stores.damage import Unreadable
 
 if TYPE_CHECKING:
     from digestif.stores.base import Store
@@ -36,7 +37,7 @@ class TenantsNote:
         """
         if self._good_until is None or monotonic() >= self._good_until:
             self._good_until = monotonic() + to_seconds(LEARNED_WITHIN) / 2
-            with suppress(StoreError):
+            with suppress(StoreUnavailable, Unreadable):  # others, such as a change of the layout, are for the caller
                 self._known = self._with_wanted()
         return self._known
 
