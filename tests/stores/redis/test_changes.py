@@ -116,7 +116,7 @@ def test_a_partition_that_bears_the_layout_of_a_latecomer_is_none_either(redis_s
         with Digests(redis_server.url, policy=SOON) as after:
             after.add("t", 1)
             for partition in range(1, 64):
-                redis_server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", f"3/64/late-{partition}")
+                redis_server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", f"4/64/late-{partition}")
 
             for _ in range(3):
                 with pytest.raises(StoreError, match="anew with 1 partitions, this store was opened with 64"):
@@ -186,7 +186,7 @@ def test_settings_that_were_removed_by_hand_are_restored_from_what_the_partition
 
         with Digests(redis_server.url) as started:
             assert started.store.partitions == 8
-        assert redis_server.cli("HGETALL", "{d:0}:meta") == {"schema": "3", "oldest": "3", "partitions": "8"}
+        assert redis_server.cli("HGETALL", "{d:0}:meta") == {"schema": "4", "oldest": "4", "partitions": "8"}
 
 
 # Written by an older release
@@ -205,7 +205,7 @@ def test_a_namespace_of_a_release_without_layouts_opens_with_nothing_lost(redis_
         assert digests.add("t1", 1, key="again") is False
         layouts = [redis_server.cli("HGET", f"{{d:{each}}}:ledger", "layout") for each in range(8)]
 
-    assert {layout.rpartition("/")[0] for layout in layouts} == {"3/8"}
+    assert {layout.rpartition("/")[0] for layout in layouts} == {"4/8"}
     assert len(set(layouts)) == 8
 
 
@@ -215,7 +215,7 @@ def lower_schema(server: RedisServer, partitions: int) -> None:
     server.cli("HDEL", "{d:0}:meta", "oldest")
     for partition in range(partitions):
         layout = server.cli("HGET", f"{{d:{partition}}}:ledger", "layout")
-        server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", layout.replace("3/", "1/", 1))
+        server.cli("HSET", f"{{d:{partition}}}:ledger", "layout", layout.replace("4/", "1/", 1))
 
 
 def schemas(server: RedisServer, partitions: int) -> set[str]:
@@ -233,7 +233,7 @@ def test_an_older_schema_is_raised_when_the_namespace_is_opened(redis_server: Re
         assert digests.ledger().pending == 40
         assert digests.verify()
 
-    assert schemas(redis_server, 8) == {"3"}
+    assert schemas(redis_server, 8) == {"4"}
 
 
 def test_a_store_that_is_refused_for_its_partitions_raises_no_schema(redis_server: RedisServer) -> None:
@@ -268,10 +268,10 @@ def test_a_newer_schema_is_named_and_nothing_is_said_to_be_lost(redis_server: Re
         digests.add("t", 1)
         with redis_server.client() as client:
             layout = client.hget("{d:0}:ledger", "layout")
-            client.hset("{d:0}:ledger", "layout", layout.replace(b"3/", b"4/", 1))
+            client.hset("{d:0}:ledger", "layout", layout.replace(b"4/", b"5/", 1))
 
         with pytest.raises(
-            StoreError, match=r"version 4 or later, and this process has version 3\. Nothing was changed"
+            StoreError, match=r"version 5 or later, and this process has version 4\. Nothing was changed"
         ):
             digests.add("t", 2)
 

@@ -80,12 +80,12 @@ def test_a_replica_is_refused(redis_server: RedisServer) -> None:
 
 
 def test_a_namespace_of_another_schema_is_refused_and_left_as_it_is(redis_server: RedisServer) -> None:
-    redis_server.cli("HSET", "{d:0}:meta", "schema", 5, "oldest", 4, "partitions", 1)
+    redis_server.cli("HSET", "{d:0}:meta", "schema", 6, "oldest", 5, "partitions", 1)
 
     told = refusal(redis_server.url)
 
     assert "namespace 'd': a newer release has raised its schema" in told
-    assert "version 4 or later, and this process has version 3" in told
+    assert "version 5 or later, and this process has version 4" in told
     assert redis_server.cli("KEYS", "*") == ["{d:0}:meta"]
     with Digests(redis_server.url, namespace="other") as digests:
         assert digests.add("t", 1)

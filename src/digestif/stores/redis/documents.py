@@ -1,7 +1,8 @@
-"""Documents: a hash and an order for each collection, and one index by timeline, all in partition 0."""
+"""Documents: a hash and an order for each collection, and one index by timeline and ring, all in partition 0."""
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from struct import Struct as Packing
 
 from digestif.core.times import Millis
@@ -15,8 +16,10 @@ from digestif.stores.transfer import TransferStore
 
 HOME = 0  # the partition of all documents
 DOCUMENT_KINDS = ("docs", "docorder", "docindex")
-_HEAD = Packing(">ddH")  # expiry, time, length of the timeline
+NAMED = 2**52  # added to the numbers of documents in named rings
+_HEAD = Packing(">ddH")  # expiry, time, length of the owners
 _NUMBER = Packing(">Q")
+NO_TEXT = b"\xff"  # between the owners, the timeline and the ring
 
 
 class RedisDocuments(RedisVerbs, TransferStore):
@@ -27,8 +30,9 @@ class RedisDocuments(RedisVerbs, TransferStore):
     ) -> bool:
         names = {"collection": collection, "key": document.key, "timeline": document.timeline or ""}
         limits = {name: limit for name, limit in bounds._asdict().items() if limit is not None}
+        rings = {"ring": document.ring} if document.ring else {}
         compares = isinstance(replace, bytes)
-        request = encoding.encode({**names, **limits, "replace": replace is True, "compares": compares})
+        request = encoding.encode({**names, **rings, **limits, "replace": replace is True, "compares": compares})
         call = Call(HOME, self._declared(collection), pack((request, document.body, replace if compares else b"")))
         return encoding.flags(self._scripts.write_one("keep", call, now=now))[0]
 
@@ -38,25 +42,34 @@ class RedisDocuments(RedisVerbs, TransferStore):
     def documents(
         self, collection: str, *, timeline: str | None = None, before: str | None = None, limit: int, now: Millis | None
     ) -> list[Document]:
-        last = None
+        number = NAMED
         if before is not None:
             [last] = self._scripts.get([self._command("ZSCORE", self._order(collection), before.encode())])
             if last is None:
                 return []
-        keys = self._newest(collection, timeline, before=last, limit=min(limit, DOCUMENTS_PAGE))
+            number = int(float(last)) % NAMED
+        newest = self._newest if timeline is None else partial(self._newest_of, timeline)
+        keys = newest(collection, before=number, limit=min(limit, DOCUMENTS_PAGE))
         return self._documents(collection, keys, now=now) if keys else []
 
-    def _newest(self, collection: str, timeline: str | None, *, before: bytes | None, limit: int) -> list[bytes]:
-        if timeline is None:
-            start = b"+inf" if before is None else b"(" + before
-            order = self._order(collection)
-            [keys] = self._scripts.get([self._command("ZREVRANGEBYSCORE", order, start, b"-inf", b"LIMIT", 0, limit)])
-            return list(keys)
-        prefix = _prefix(timeline, collection)
-        start = prefix + (b"\xff" if before is None else _NUMBER.pack(int(float(before))))
-        [members] = self._scripts.get(
-            [self._command("ZREVRANGEBYLEX", self._index, b"(" + start, b"[" + prefix, b"LIMIT", 0, limit)]
+    def _newest(self, collection: str, *, before: int, limit: int) -> list[bytes]:
+        """The keys of the newest documents. Those of named rings stand behind all others in the order."""
+        order, rest = self._order(collection), (b"WITHSCORES", b"LIMIT", 0, limit)
+        pages = self._scripts.get(
+            [
+                self._command("ZREVRANGEBYSCORE", order, b"(%d" % (before + offset), offset, *rest)
+                for offset in (0, NAMED)
+            ]
         )
+        found = [
+            (int(float(score)) % NAMED, key) for page in pages for key, score in zip(page[::2], page[1::2], strict=True)
+        ]
+        return [key for _, key in sorted(found, reverse=True)[:limit]]
+
+    def _newest_of(self, timeline: str, collection: str, *, before: int, limit: int) -> list[bytes]:
+        prefix = _prefix(timeline, collection)
+        start, end = b"(" + prefix + _NUMBER.pack(before), b"[" + prefix
+        [members] = self._scripts.get([self._command("ZREVRANGEBYLEX", self._index, start, end, b"LIMIT", 0, limit)])
         return [member[len(prefix) + _NUMBER.size :] for member in members]
 
     def _documents(self, collection: str, keys: Sequence[bytes], *, now: Millis | None) -> list[Document]:
@@ -122,5 +135,6 @@ def _by_collection(members: Sequence[bytes], begin: int) -> dict[str, list[bytes
 def _document(key: bytes, stored: bytes) -> Document:
     _, at, size = _HEAD.unpack_from(stored)
     begin = _HEAD.size
-    timeline = as_text(stored[begin : begin + size]) or None
-    return Document(as_text(key), stored[begin + size :], timeline, 0 if math.isinf(at) else int(at))
+    timeline, _, ring = stored[begin : begin + size].partition(NO_TEXT)
+    at = 0 if math.isinf(at) else int(at)
+    return Document(as_text(key), stored[begin + size :], as_text(timeline) or None, at, as_text(ring))

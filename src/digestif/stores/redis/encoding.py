@@ -94,6 +94,7 @@ _WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _letter = msgspec.msgpack.Decoder(StoredLetter).decode
 _entry = msgspec.msgpack.Decoder(StoredEntry).decode
 _removals = msgspec.msgpack.Decoder(Removals).decode
+_rings = msgspec.msgpack.Decoder(dict[str, bool]).decode
 
 
 def are_json(payloads: Iterable[bytes | None]) -> bool:
@@ -337,6 +338,15 @@ def entry(stored: bytes) -> StoredEntry:
     except _WRONG as error:
         problem = f"an entry of the history can't be read ({error}: {shortened(stored)})"
         raise Unreadable(Damage(timeline=salvaged_timeline(stored), part="history", problem=problem)) from error
+
+
+def rings(stored: bytes | None) -> dict[str, bool]:
+    """Decode the names of the tenants that have a ring in the history. Raises Unreadable if they are damaged."""
+    try:
+        return {} if stored is None else _rings(stored)
+    except _WRONG as error:
+        problem = f"the names of the rings of the history can't be read ({error}: {shortened(stored or b'')})"
+        raise Unreadable(Damage(timeline=None, part="history", problem=problem)) from error
 
 
 def history_entry(found: StoredEntry) -> HistoryEntry:

@@ -23,7 +23,7 @@ from digestif.stores.redis.client.scripts import Script, load
 from digestif.stores.redis.keys import Keys, ledger_key, settings_key
 from digestif.stores.schema import Schema, too_old
 
-SCHEMA = Schema(version=3, oldest=3)  # what versions 1 and 2 wrote is read as it is
+SCHEMA = Schema(version=4, oldest=4)  # what versions 1 to 3 wrote is read as it is
 PARTITIONS = 1  # by default, on a single server
 CLUSTER_PARTITIONS = 64  # …and on a cluster
 MOST_PARTITIONS = 4096

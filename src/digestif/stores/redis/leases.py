@@ -27,7 +27,6 @@ from digestif.stores.base import (
     LeaseEnd,
     QuarantinedRecord,
     Release,
-    Store,
     SuspectGroup,
     Take,
     Taken,
@@ -38,7 +37,8 @@ from digestif.stores.redis.calls import NO_KEYS, Call
 from digestif.stores.redis.client.commands import Packed, ScriptRefused, joined, pack
 from digestif.stores.redis.client.link import all_required, required
 from digestif.stores.redis.keys import as_text
-from digestif.stores.redis.verbs import ACTED_TIMELINES, RedisVerbs, shares_of
+from digestif.stores.redis.rings import RedisRings
+from digestif.stores.redis.verbs import ACTED_TIMELINES, shares_of
 
 MOVED_RECORDS = 250  # of a digest that a call merges or trims: about 2 ms of the server
 READ_ALONG = 1024 * 1024  # bytes of records that a claim reads along, from many partitions together…
@@ -69,7 +69,7 @@ class Crowd:
         self._left = CROWD_LASTS if lost else max(0, self._left - 1)
 
 
-class RedisLeases(RedisVerbs, Store):
+class RedisLeases(RedisRings):
     """The verbs of the store that give, use and end leases."""
 
     def __init__(self) -> None:
@@ -371,7 +371,8 @@ class RedisLeases(RedisVerbs, Store):
                 (each.lease.token, encoding.plan(each.plan), each.receipt, encoding.history_keys(each.keys))
                 for each in share
             ]
-            return self._call(partition, map(_timeline_of, share), {"ring": self._ring, "completions": endings})
+            rings = self._rings_of(map(_timeline_of, share))
+            return self._call(partition, map(_timeline_of, share), {**rings, "completions": endings})
 
         return self._write_shares("complete", completions, _timeline_of, call, now=now)
 
@@ -399,7 +400,8 @@ class RedisLeases(RedisVerbs, Store):
                 }
                 for each in share
             ]
-            return Call.of(partition, {"ring": self._ring, "burials": endings}, joined(keys))
+            rings = self._rings_of(map(_timeline_of, share))
+            return Call.of(partition, {**rings, "burials": endings}, joined(keys))
 
         def refusal(share: list[Burial], refused: ScriptRefused) -> InvalidState:
             timeline = share[int(refused.rest) - 1].lease.timeline

@@ -3,38 +3,34 @@
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from operator import attrgetter
 
 from digestif.core.backlog import Standing, add_up
 from digestif.core.capacity import Cursor, Stored, age_order, by_age
 from digestif.core.damage import Damage
 from digestif.core.ledger import COUNTERS, Ledger
 from digestif.core.machine import IDLE, Slot
-from digestif.core.records import DeadLetter, HistoryEntry
-from digestif.core.removals import Removals
+from digestif.core.records import DeadLetter
 from digestif.core.terms import Override
 from digestif.core.times import Millis
 from digestif.core.transfer import is_incoming, move_start
-from digestif.stores.base import HISTORY_LIMIT, Store
 from digestif.stores.damage import Unreadable
 from digestif.stores.reader import UNLEASED, Part
 from digestif.stores.redis import encoding
 from digestif.stores.redis.client.commands import Command, WrongType
 from digestif.stores.redis.client.link import all_required
-from digestif.stores.redis.encoding import StoredEntry, StoredLetter
+from digestif.stores.redis.encoding import StoredLetter
 from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.redis.overview import RedisOverview
+from digestif.stores.redis.rings import PAGE, READ_AT_ONCE, RedisRings
 from digestif.stores.redis.verbs import read_slots
 
-READ_AT_ONCE = 200  # letters or entries, over all partitions
-PAGE = 100  # entries of the history, or letters, that one command reads
 COUNTED = [b"left", *(name.encode() for name in COUNTERS)]  # what the ledger of a partition counts
 BATCHES = {Part.PENDING: (0,), Part.DIGEST: (3, 6)}  # where their keys begin among a timeline's; the later batch last
 
 LetterPosition = tuple[int, int, int, str]  # buried, number, partition, id
 
 
-class RedisQueries(RedisOverview, Store):
+class RedisQueries(RedisOverview, RedisRings):
     """The verbs of the store that only read."""
 
     counts_at_once = True
@@ -216,61 +212,6 @@ class RedisQueries(RedisOverview, Store):
             if len(ids) < PAGE:
                 return None
             offset += PAGE
-
-    # History
-
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        keys = self._scripts.keys
-        partitions = range(keys.partitions) if timeline is None else [keys.partition_of(timeline)]
-        read = max(1, min(PAGE, limit, READ_AT_ONCE // len(partitions)))
-        entries = [self._entries(partition, read=read) for partition in partitions]
-        latest_first = merge(*entries, key=attrgetter("ended"), reverse=True)
-        wanted = (entry for entry in latest_first if timeline in (None, entry.timeline))
-        return [encoding.history_entry(entry) for entry in islice(wanted, min(limit, HISTORY_LIMIT))]
-
-    def _entries(self, partition: int, *, read: int = PAGE) -> Iterator[StoredEntry]:
-        """The history of a partition, the latest first; so many are read at once."""
-        ring, keys = self._ring, self._scripts.keys
-        [ended] = self._scripts.get([Command(partition, ("HGET", keys.key(partition, "ledger"), b"ended"))])
-        latest = int(ended) if ended and ended.isdigit() else 0
-        for begin in range(latest, max(0, latest - ring), -read):
-            fields = [number % ring for number in range(begin, max(0, begin - read, latest - ring), -1)]
-            [stored] = self._scripts.get([Command(partition, ("HMGET", keys.key(partition, "history"), *fields))])
-            for body in stored:
-                try:
-                    entry = None if body is None else encoding.entry(body)
-                except Unreadable as error:
-                    self.damages.report(error.damage)
-                    continue
-                if entry is not None and entry.number <= latest:
-                    yield entry
-
-    def _history_fields(self, timeline: str) -> list[tuple[int, int]]:
-        """The entries of a timeline in the history of its partition: their fields and their numbers."""
-        found = self._entries(self._scripts.keys.partition_of(timeline))
-        return [(entry.number % self._ring, entry.number) for entry in found if entry.timeline == timeline]
-
-    # Removals, which are remembered in the hash of the history
-
-    def removals(self, timeline: str) -> Removals:
-        partition = self._scripts.keys.partition_of(timeline)
-        return encoding.removals(self._remembered(partition, b"t" + timeline.encode()))
-
-    def _remembered(self, partition: int, field: bytes) -> bytes | None:
-        key = self._scripts.keys.key(partition, "history")
-        stored: bytes | None = self._scripts.get([Command(partition, ("HGET", key, field))])[0]
-        return stored
-
-    def kept_since(self, timeline: str) -> Millis | None:
-        partition, ring = self._scripts.keys.partition_of(timeline), self._ring
-        ledger = self._scripts.keys.key(partition, "ledger")
-        [counts] = self._scripts.get([Command(partition, ("HMGET", ledger, b"ended", b"removals"))])
-        ended, removals = (int(count) if count and count.isdigit() else 0 for count in counts)
-        times = [entry.ended for entry in self._entries(partition)][-1:] if ended >= ring else []
-        oldest = self._remembered(partition, b"r%d" % ((removals + 1) % ring)) if removals >= ring else None
-        if oldest is not None:
-            times.append(encoding.removals(self._remembered(partition, b"t" + oldest)).last)
-        return max(times, default=None)
 
     # Counts
 

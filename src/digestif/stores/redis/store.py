@@ -214,7 +214,7 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
             raise damage_of(self._scripts, batch[min(damaged)].timeline)
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
-        return self._change("retract", timeline, key.encode(), b"%d" % self._ring, now=now)
+        return self._change("retract", timeline, key.encode(), encoding.encode(self._rings_of([timeline])), now=now)
 
     # Dispatching
 
@@ -281,7 +281,8 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
         if not timelines:
             return Maintained([], [], [], full)
         numbers = {"stale": len(stale), "lapsed": len(lapsed), "expiring": len(expiring)}
-        request: dict[str, object] = {"deadline": deadline, "limit": EXPIRED_RECORDS, "ring": self._ring, **numbers}
+        rings = self._rings_of(timelines)
+        request: dict[str, object] = {"deadline": deadline, "limit": EXPIRED_RECORDS, **rings, **numbers}
         reply = self._scripts.write_one("maintain", self._call(partition, timelines, request), now=now)
         moved, gone, expired, more, damaged = encoding.decode(reply)
         self._report_damaged([timelines[number - 1] for number in damaged])
@@ -364,7 +365,7 @@ class RedisStore(RedisQueries, RedisLeases, RedisTransfer, RedisDocuments):
         found = self._find_letter(letter_id)
         if found is None:
             return False
-        return self._flag(script, found.timeline, self._letter_call(found, {"ring": self._ring}), now=now)
+        return self._flag(script, found.timeline, self._letter_call(found, self._rings_of([found.timeline])), now=now)
 
     def _letter_call(self, letter: StoredLetter, request: object) -> Call:
         own = self._scripts.keys.of(letter.timeline)

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from digestif.core.damage import Damage, legible
 from digestif.core.ledger import COUNTERS, MOST, Ledger, Verification, corrected
 from digestif.core.machine import Slot
 from digestif.core.records import State
+from digestif.core.tenants import REST
 from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
@@ -24,6 +25,7 @@ from digestif.stores.redis.client.commands import Command, joined
 from digestif.stores.redis.client.link import all_required
 from digestif.stores.redis.client.scripts import load
 from digestif.stores.redis.keys import LETTER_KINDS, SCHEDULE, TIMELINE_KINDS, as_text
+from digestif.stores.redis.rings import NAMES, PAGE, named
 from digestif.stores.transfer import ImportProgress
 
 TRIES = 3  # of a survey during which nothing moves
@@ -287,16 +289,29 @@ def _problem_of_letter(letter_id: str, stored: bytes, size: int) -> str | None:
 
 
 def _survey_history(scripts: Scripts, partition: int, found: PartitionSurvey, *, ring: int) -> None:
-    key = scripts.keys.key(partition, "history")
-    for start in range(0, ring, queries.PAGE):
-        fields = range(start, min(ring, start + queries.PAGE))
-        [bodies] = scripts.get([Command(partition, ("HMGET", key, *fields))])
-        for number, body in zip(fields, bodies, strict=True):
-            try:
-                if body is not None:
-                    encoding.entry(body)
-            except Unreadable as error:
-                found.flaws.append(PartitionFlaw(error.damage, str(number), body))
+    for name in [REST, *_names_of_rings(scripts, partition, found)]:
+        for start in range(0, ring, PAGE):
+            fields = [named(number, name) for number in range(start, min(ring, start + PAGE))]
+            for field_name, body in zip(fields, _history_fields(scripts, partition, fields), strict=True):
+                try:
+                    if body is not None:
+                        encoding.entry(body)
+                except Unreadable as error:
+                    found.flaws.append(PartitionFlaw(error.damage, field_name, body or b""))
+
+
+def _names_of_rings(scripts: Scripts, partition: int, found: PartitionSurvey) -> Iterable[str]:
+    [stored] = _history_fields(scripts, partition, [NAMES])
+    try:
+        return encoding.rings(stored)
+    except Unreadable as error:
+        found.flaws.append(PartitionFlaw(error.damage, NAMES, stored or b""))
+        return ()
+
+
+def _history_fields(scripts: Scripts, partition: int, fields: Sequence[str]) -> list[bytes | None]:
+    [bodies] = scripts.get([Command(partition, ("HMGET", scripts.keys.key(partition, "history"), *fields))])
+    return list(bodies)
 
 
 def _survey_notes(scripts: Scripts, partition: int, found: PartitionSurvey) -> None:

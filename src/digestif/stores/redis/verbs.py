@@ -9,7 +9,6 @@ from digestif.core.damage import Damage, legible
 from digestif.core.machine import Slot
 from digestif.core.times import Millis
 from digestif.errors import StoreError
-from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.damage import Loss, Unreadable
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import DAMAGED, Call, Scripts
@@ -30,12 +29,6 @@ class RedisVerbs(ABC):
     @abstractmethod
     def _scripts(self) -> Scripts:
         """The scripts, once the server has been examined."""
-
-    @property
-    def _ring(self) -> int:
-        """Entries of the history that each partition keeps."""
-        partitions = self._scripts.keys.partitions
-        return HISTORY_LIMIT if partitions <= 4 else max(50, 4 * HISTORY_LIMIT // partitions)
 
     # Calls
 

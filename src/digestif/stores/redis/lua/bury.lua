@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End digests as dead letters.
 -- KEYS   12… per digest: the timeline, then the letter: records, ages, times
--- ARGV   4 {ring, burials}: the size of the history; per digest {token, id, reason, plan, traceback, unknown}
+-- ARGV   4 {ring, tenants, burials}: as for add_to_history; per digest {token, id, reason, plan, traceback, unknown}
 -- Reply  '1' per digest, or '0' if the token is stale; an error with nothing done if one is being merged
 -- include: endings.lua
 
@@ -24,7 +24,7 @@ local function bury(timeline, burial)
     local served = who_got(digest)
     letter.served = #served > 0 and served or nil
     letter.traceback = burial.traceback ~= '' and burial.traceback or nil
-    add_to_history(timeline.name, digest, 'dead', request.ring, newest_keys(batch, HISTORY_KEYS), burial.reason)
+    add_to_history(timeline.name, digest, 'dead', request, newest_keys(batch, HISTORY_KEYS), burial.reason)
     rename(batch, place, true)
     write_letter(timeline, place, letter)
   end

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- End digests as delivered.
 -- KEYS   12… the timelines
--- ARGV   4 {ring, completions}: the size of the history; per timeline {token, plan, receipt, keys}: those of its
---        newest records, nil if they are to be looked for
+-- ARGV   4 {ring, tenants, completions}: as for add_to_history; per timeline {token, plan, receipt, keys}: those of
+--        its newest records, nil if they are to be looked for
 -- Reply  '1' per digest, or '0' if the token is stale
 -- include: endings.lua
 
@@ -17,11 +17,11 @@ local function complete(timeline, token, plan, receipt, keys)
   end
   if digest.records > 0 then
     keys = keys or newest_keys(digest_of(timeline), HISTORY_KEYS)
-    add_to_history(timeline.name, digest, 'delivered', request.ring, keys, nil, receipt)
+    add_to_history(timeline.name, digest, 'delivered', request, keys, nil, receipt)
     delete_digest(timeline)
     count('digests', 1)
   elseif digest.left_out then
-    add_to_history(timeline.name, digest, 'discarded', request.ring, {}, NOTHING_LEFT)
+    add_to_history(timeline.name, digest, 'discarded', request, {}, NOTHING_LEFT)
   end
   count('open', -digest.records)
   count('delivered', digest.records)

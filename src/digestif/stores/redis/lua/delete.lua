@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Delete a timeline with everything that belongs to it, as far as its keys are declared.
 -- KEYS   12… the timeline, then per dead letter: records, ages, times
--- ARGV   4 {letters, entries, ring, token}: how many letters; places and numbers of its entries in the history; its
---        size; of a lease
+-- ARGV   4 {letters, entries, ring, token}: how many letters; places and numbers of its entries in the history; the size
+--        of its rings; of a lease
 -- Reply  '1', or '0' if there was nothing, or the token is stale
 -- include: endings.lua
 -- include: losses.lua

@@ -7,15 +7,15 @@
 -- include: documents.lua
 
 local request = cmsgpack.unpack(ARGV[4])
-local bytes, number = totals()
 local removed = 0
 for _, key in ipairs(request.keys) do
   local stored = call('HGET', DOCUMENTS, key)
   if stored and key ~= '' and not (request.compares and body_of(stored) ~= ARGV[5]) then
-    bytes, removed = bytes - remove_document(key, stored, request.collection), removed + 1
+    remove_document(key, stored, request.collection)
+    removed = removed + 1
   end
 end
 if removed > 0 then
-  save_totals(bytes, number)
+  save_totals()
 end
 return answer(tostring(removed))

@@ -1,15 +1,15 @@
 #!lua
--- Keep a document as the newest of its collection, and remove the oldest beyond the bounds.
+-- Keep a document as the newest of its collection, and remove the oldest of its ring beyond the bounds.
 -- KEYS   12 documents (hash)  13 order (zset)  14 index (zset)
--- ARGV   4 {collection, key, timeline, age, entries, bytes, replace, compares}: timeline '' is none; no age, no bytes:
---        unbounded
+-- ARGV   4 {collection, key, timeline, ring, age, entries, bytes, replace, compares}: timeline '' is none; no ring: the
+--        one without a name; no age, no bytes: unbounded
 --        5 body  6 the body that is to be replaced, if `compares`
 -- Reply  '1', or '0' with nothing done if the key is there, or has another body than the one that is to be replaced
 -- include: documents.lua
 
 local EVICTED = 1000
 local request, body = cmsgpack.unpack(ARGV[4]), ARGV[5]
-local collection, key, timeline = request.collection, request.key, request.timeline
+local collection, key, timeline, ring = request.collection, request.key, request.timeline, request.ring or ''
 local found = call('HGET', DOCUMENTS, key)
 local is_there = found and struct.unpack('>d', found) > now
 if request.compares then
@@ -19,27 +19,46 @@ if request.compares then
 elseif is_there and not request.replace then
   return answer('0')
 end
-local bytes, number = totals()
 if found then
-  bytes = bytes - remove_document(key, found, collection)
+  remove_document(key, found, collection)
 end
-number = number + 1
+local all, total = totals_of(''), totals_of(ring)
+all.number = all.number + 1
+total.bytes = total.bytes + string.len(body)
 local expires = request.age and now + request.age or math.huge
-call('HSET', DOCUMENTS, key, struct.pack('>ddH', expires, now, string.len(timeline)) .. timeline .. body)
-call('ZADD', ORDER, number, key)
-if timeline ~= '' then
-  call('ZADD', INDEX, 0, indexed(prefix_of(timeline, collection), number, key))
+local owners = ring == '' and timeline or timeline .. NO_TEXT .. ring
+call('HSET', DOCUMENTS, key, struct.pack('>ddH', expires, now, string.len(owners)) .. owners .. body)
+call('ZADD', ORDER, ring == '' and all.number or NAMED + all.number, key)
+for _, member in ipairs(indexed(key, all.number, timeline, ring, collection)) do
+  call('ZADD', INDEX, 0, member)
 end
-bytes = bytes + string.len(body)
-local entries = call('ZCARD', ORDER)
+
+local first = ring_prefix(ring, collection)
+local function entries_of_ring()
+  if ring == '' then
+    return call('ZCOUNT', ORDER, '-inf', NAMED)
+  end
+  return call('ZLEXCOUNT', INDEX, '[' .. first, '(' .. first .. NO_TEXT)
+end
+
+local function oldest_of_ring()
+  if ring == '' then
+    return call('ZRANGEBYSCORE', ORDER, '-inf', NAMED, 'LIMIT', 0, 1)[1]
+  end
+  local member = call('ZRANGEBYLEX', INDEX, '[' .. first, '(' .. first .. NO_TEXT, 'LIMIT', 0, 1)[1]
+  return member and string.sub(member, string.len(first) + 9) -- behind the number
+end
+
+local entries = entries_of_ring()
 for _ = 1, EVICTED do
-  local oldest = call('ZRANGE', ORDER, 0, 0)[1]
+  local oldest = oldest_of_ring()
   local stored = oldest and call('HGET', DOCUMENTS, oldest)
-  local is_full = entries > request.entries or (request.bytes and bytes > request.bytes)
+  local is_full = entries > request.entries or (request.bytes and total.bytes > request.bytes)
   if not stored or not (is_full or struct.unpack('>d', stored) <= now) then
     break
   end
-  bytes, entries = bytes - remove_document(oldest, stored, collection), entries - 1
+  remove_document(oldest, stored, collection)
+  entries = entries - 1
 end
-save_totals(bytes, number)
+save_totals()
 return answer('1')

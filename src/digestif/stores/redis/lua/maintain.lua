@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Let timelines wait again that are ready for too long or whose lease lapsed, and expire records.
 -- KEYS   12… the timelines: the stale ones, the lapsed ones, the expiring ones
--- ARGV   4 {deadline, stale, lapsed, expiring, limit, ring}: how many of each; how many records may expire; the size of
---        the history. Without a deadline, lapsed ones are left alone unless they are paused
+-- ARGV   4 {deadline, stale, lapsed, expiring, limit, ring, tenants}: how many of each; how many records may expire; as
+--        for add_to_history. Without a deadline, lapsed ones are left alone unless they are paused
 -- Reply  {moved, lapsed, expired, whether more may have expired, the numbers of timelines that are damaged}: the name
 --        and due time of each that waits again, names, the name and how many records
 -- include: endings.lua
@@ -49,7 +49,7 @@ local function expire_frozen(timeline, batches)
   end
   local keys = newest_keys(batches[1], HISTORY_KEYS)
   delete_digest(timeline)
-  add_to_history(timeline.name, digest, 'expired', request.ring, keys)
+  add_to_history(timeline.name, digest, 'expired', request, keys)
   local gone = digest.records
   digest.records, digest.merging = 0, nil
   return gone
@@ -96,7 +96,7 @@ local function expire_timeline(timeline)
   gone = gone + expire_digest(timeline, allowed - gone)
   if gone > 0 then
     count('expired', gone)
-    note_expired(timeline.name, gone, request.ring)
+    note_expired(timeline.name, gone, request)
     table.insert(expired, { timeline.name, gone })
     allowed = allowed - gone
   end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Retract a pending record.
 -- KEYS   12… the timeline
--- ARGV   4 the record's key  5 how many timelines have their removals remembered
+-- ARGV   4 the record's key  5 {ring, tenants}: as for note_retracted
 -- Reply  '1' if there was one, else '0'
 -- include: timelines.lua
 -- include: removals.lua
@@ -15,7 +15,7 @@ if ARGV[4] == '' or not pull(pending_of(timeline), ARGV[4]) then
 end
 count('pending', -1)
 count('deleted', 1)
-note_retracted(timeline.name, ARGV[4], tonumber(ARGV[5]))
+note_retracted(timeline.name, ARGV[4], cmsgpack.unpack(ARGV[5]))
 subtract_pending(timeline, 1)
 save_timeline(timeline)
 return answer('1')

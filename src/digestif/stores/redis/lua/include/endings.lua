@@ -4,10 +4,23 @@
 local HISTORY_KEYS = 100 -- keys of records that an entry of the history has
 local WITH_LETTER = STRIDE + 3 -- keys of a timeline and a dead letter
 
--- Note a digest that ended in the ring of the last ones.
-local function add_to_history(timeline, digest, outcome, ring, keys, reason, receipt)
-  local number = next_of('ended')
-  call('HSET', HISTORY, number % ring, cmsgpack.pack({
+-- Note a digest that ended in the ring of the last ones, or in that of its tenant. The request says the size of the
+-- rings, and of which timelines there is a tenant. The field 'rings' has the names of all tenants that have a ring: it
+-- is written at the beginning of each round.
+local function add_to_history(timeline, digest, outcome, request, keys, reason, receipt)
+  local tenant = request.tenants and request.tenants[timeline]
+  local number = next_of(tenant and 'ended:' .. tenant or 'ended')
+  local place = number % request.ring
+  if tenant then
+    if place == 1 then
+      local is_read, rings = pcall(cmsgpack.unpack, call('HGET', HISTORY, 'rings'))
+      rings = is_read and type(rings) == 'table' and rings or {}
+      rings[tenant] = true
+      call('HSET', HISTORY, 'rings', cmsgpack.pack(rings))
+    end
+    place = place .. ':' .. tenant
+  end
+  call('HSET', HISTORY, place, cmsgpack.pack({
     number = number,
     id = digest.id,
     timeline = timeline,

@@ -6,7 +6,7 @@ local evicts = false -- the server's policy, if it was looked at and evicts keys
 if layout ~= ARGV[#ARGV] then
   local known, mark = string.match(ARGV[#ARGV], '^(.-)([?!]?)$')
   if layout ~= known then
-    local VERSION = 3 -- of the schema, as in layout.py
+    local VERSION = 4 -- of the schema, as in layout.py
     local oldest, rest = string.match(layout or '', '^(%d+)(/.+)$')
     local known_oldest, known_rest = string.match(known, '^(%d+)(/.+)$')
     local raised_to = oldest and rest == known_rest and tonumber(oldest) or math.huge
