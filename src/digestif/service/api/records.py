@@ -15,7 +15,7 @@ from digestif.service.api.fields import Key, Timestamp, Within
 from digestif.service.api.idempotency import once
 from digestif.service.api.problems import Problem, ProblemDocument, problem_of
 from digestif.service.api.requests import JSON, NDJSON, Answer, Request, answer, require_type
-from digestif.service.api.room import Room
+from digestif.service.api.room import Rooms
 from digestif.stores.codec import Decoded
 
 
@@ -86,8 +86,9 @@ async def _add_one(request: Request, body: bytes, seed: str | None) -> Answer:
 
 def _room(request: Request, timelines: Collection[str]) -> AbstractAsyncContextManager[None]:
     """Room for these timelines while records are added, if their number is limited."""
-    is_limited = request.service.settings.limits.timelines
-    return request.service.part(Room).reserved(timelines) if is_limited else nullcontext()
+    if not request.service.settings.limits.timelines:
+        return nullcontext()
+    return request.service.part(Rooms).of(request.principal.prefix).reserved(timelines)
 
 
 def refuse_deep(request: Request, values: Sequence[Any]) -> None:
