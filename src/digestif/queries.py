@@ -389,11 +389,13 @@ class Queries:
         stored = _paged(lambda after: self.store.letter_records(letter_id, after=after, limit=page))
         return decode(list(islice(stored, most)), self._sealer)[0]
 
-    def history(self, timeline: str | None = None, limit: int = 100, *, now: float | None = None) -> list[HistoryEntry]:
-        """Digests that ended lately, the latest first."""
+    def history(
+        self, timeline: str | None = None, limit: int = 100, *, prefix: str = "", now: float | None = None
+    ) -> list[HistoryEntry]:
+        """Digests that ended lately, the latest first: those of a timeline, or of all that begin with the prefix."""
         check_limit("limit", limit)
         of = None if timeline is None else check_timeline(timeline)
-        return self.store.history(of, limit=min(limit, HISTORY_LIMIT))
+        return self.store.history(of, limit=min(limit, HISTORY_LIMIT), prefix=check_text("prefix", prefix))
 
 
 def _held(slot: Slot, found: Mapping[Part, Stored], record_key: str) -> Iterator[Sighting]:

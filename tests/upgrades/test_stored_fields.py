@@ -59,6 +59,9 @@ COLUMNS = {
     "timeline": "id namespace key waiting ready since until paused_until expires slot",
     "record": "arrival batch namespace key timestamp deadline expires payload",
     "letter": "number namespace id timeline batch body",
+    "history": "namespace place number timeline body ring",
+    "removal": "number namespace timeline body ring",
+    "document": "number namespace collection key timeline at expires body ring",
 }
 POSTGRES_ALONE = {"timeline": {"version"}}
 
@@ -70,7 +73,7 @@ def test_the_fields_that_are_stored_are_those_of_these_numbers() -> None:
         "Redis": layout.SCHEMA,
     }
 
-    assert numbers == {"SQLite": Schema(9, 9), "PostgreSQL": Schema(10, 10), "Redis": Schema(3, 3)}
+    assert numbers == {"SQLite": Schema(10, 10), "PostgreSQL": Schema(11, 11), "Redis": Schema(3, 3)}
     assert {kind.__name__: _names(kind) for kind in PINNED} == {
         kind.__name__: [name.partition(":")[0] for name in text.split()] for kind, text in PINNED.items()
     }

@@ -40,7 +40,7 @@ def keep_failures(store: Store, ended: Sequence[Judged], *, now: Millis | None) 
     with suppress(Exception):  # the rest is left out too: a store that does not answer must not hold up deliveries
         for attempt, verdict in ended:
             if _is_failure(verdict) and attempt.records and not attempt.is_completed:
-                store.keep(COLLECTION, _document(attempt, verdict), bounds=BOUNDS, replace=True, now=now)
+                store.keep(COLLECTION, _document(store, attempt, verdict), bounds=BOUNDS, replace=True, now=now)
 
 
 def forget_failures_of(store: Store, judged: Sequence[Judged]) -> None:
@@ -71,10 +71,10 @@ def _is_failure(verdict: Verdict) -> bool:
     )
 
 
-def _document(attempt: Attempt, verdict: Verdict) -> Document:
+def _document(store: Store, attempt: Attempt, verdict: Verdict) -> Document:
     lease, counted = attempt.lease, verdict.ending is Ending.FAILED
     body = _Body(lease.digest_id, lease.attempt, attempt.policy.attempts, counted, verdict.reason)
-    return Document(lease.timeline, _encode(body), lease.timeline)
+    return Document(lease.timeline, _encode(body), lease.timeline, ring=store.tenants().of(lease.timeline))
 
 
 def forget_failures(store: Store) -> None:

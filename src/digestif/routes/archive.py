@@ -45,7 +45,7 @@ class MessageArchive:
         key = f"{digest.id}.{message.recipient}" if split else digest.id
         shown = {"recipient": message.recipient, "channel": channel, "subject": message.subject}
         body = _encode({**shown, "text": message.text, "html": message.html})
-        document = Document(key, body, digest.timeline)
+        document = Document(key, body, digest.timeline, ring=self._store.tenants().of(digest.timeline))
         self._store.keep(COLLECTION, document, bounds=self.bounds, replace=True, now=to_millis(now))
 
 

@@ -9,9 +9,9 @@ called with leases answers for each of them: False (or None) means that the toke
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from operator import itemgetter
 from threading import Event
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from digestif.core.capacity import Cursor, Stored
 from digestif.core.damage import Damage
 from digestif.core.machine import Plan, Seen, Slot
 from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES
+from digestif.core.tenants import Tenants
 from digestif.core.terms import Openings, Override, Terms
 from digestif.core.texts import shortened
 from digestif.core.times import Millis
@@ -28,6 +29,7 @@ from digestif.errors import ConfigError, InvalidState, StoreError
 from digestif.events.base import Events
 from digestif.stores.documents import Documents
 from digestif.stores.reader import StoreReader
+from digestif.stores.tenants import TenantsNote
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
@@ -36,7 +38,7 @@ PAGE_RECORDS = 1000
 PAGE_BYTES = 8 << 20  # of payloads in a page of records; a single record may be larger
 VALUE_BYTES_NOTE = "value_bytes"  # how many bytes an encoded value may have, if that was raised
 HISTORY_KEYS = 100  # record keys in an entry of the history
-HISTORY_LIMIT = 1000  # entries of a namespace, and timelines whose removals are remembered
+HISTORY_LIMIT = 1000  # entries of a ring, and timelines whose removals are remembered in it
 
 
 class Durability(StrEnum):
@@ -370,6 +372,26 @@ class Store(StoreReader, Notes, Documents):
 
     def report_to(self, events: Events) -> None:
         """Emit events about the store itself to these listeners from now on. By default there are none."""
+
+    @cached_property
+    def _tenants_note(self) -> TenantsNote:
+        return TenantsNote(self)
+
+    def tenants(self) -> Tenants:
+        """The prefixes that are named in this namespace, by any process. They decide about rings.
+
+        History, removals and documents have one ring for each prefix and one for the rest, with bounds of its own.
+        Read at most once in 15 s, never inside a transaction. Raises nothing if the store can't be reached.
+        """
+        return self._tenants_note.tenants()
+
+    def name_tenants(self, prefixes: Iterable[str]) -> tuple[str, ...]:
+        """Name prefixes in this namespace, for every process and for good.
+
+        At most MOST_TENANTS are named. The answer is the prefixes beyond that: their timelines share the ring of the
+        rest. While the store can't be reached, `tenants` tries again.
+        """
+        return self._tenants_note.name(prefixes)
 
     # Producing
 

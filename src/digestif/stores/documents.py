@@ -19,10 +19,11 @@ class Document(NamedTuple):
     body: bytes
     timeline: str | None = None  # with which it is deleted
     at: Millis = 0  # when it was kept; the store sets it
+    ring: str = ""  # of `Store.tenants`: the documents that it may push out
 
 
 class Bounds(NamedTuple):
-    """How much of a collection is kept: beyond these, the oldest documents are removed."""
+    """How much of each ring of a collection is kept: beyond these, its oldest documents are removed."""
 
     entries: int
     bytes: int | None = None  # of all bodies
@@ -41,7 +42,7 @@ class Documents(ABC):
         With `replace` the document takes the place of the one that is there; given as bytes, only of one with this
         body, and if there is none, the answer is False. Without `now` the time is that of the commit, however long
         the store was waited for. A document that is larger than all bytes of the bounds is not kept, and removes all
-        others.
+        others of its ring. One that replaces a document of another ring leaves that ring.
         """
 
     @abstractmethod

@@ -16,6 +16,7 @@ from digestif.core.ledger import COUNTERS, TALLIED, Ledger
 from digestif.core.machine import IDLE, Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.removals import Removals
+from digestif.core.tenants import Tenants
 from digestif.core.times import Millis
 from digestif.core.transfer import FOREVER
 from digestif.dsn import Dsn
@@ -213,6 +214,7 @@ class MemoryRows(NeverDamaged):
     """
 
     def __init__(self) -> None:
+        self.tenants = Tenants()
         self.tally = dict.fromkeys(TALLIED, 0)
         self.budget = PAGE_RECORDS
         self._number = 0
@@ -222,8 +224,8 @@ class MemoryRows(NeverDamaged):
         self._orders: list[Ordered[tuple[Millis, int, str]]] = [Ordered() for _ in Marks._fields]
         self._batches: dict[int, MemoryBatch] = {}
         self._letters: OrderedDict[str, tuple[DeadLetter, int, int]] = OrderedDict()  # with batch and number
-        self._history: OrderedDict[int, HistoryEntry] = OrderedDict()
-        self._removals: OrderedDict[str, tuple[int, Removals]] = OrderedDict()  # with numbers, oldest first
+        self._history: dict[str, OrderedDict[int, HistoryEntry]] = {}  # by ring and number, oldest first
+        self._removals: OrderedDict[str, tuple[int, str, Removals]] = OrderedDict()  # with number and ring
         self._notes: dict[str, bytes] = {}
         self._moving: dict[None, str] = {}  # at most one
         self._documents: OrderedDict[tuple[str, str], DocumentRow] = (
@@ -248,7 +250,7 @@ class MemoryRows(NeverDamaged):
                 table[key] = value
         self.tally.update(self._journal.tally)
         self._letters = OrderedDict(sorted(self._letters.items(), key=lambda item: item[1][2]))
-        self._history = OrderedDict(sorted(self._history.items()))
+        self._history = {ring: OrderedDict(sorted(entries.items())) for ring, entries in self._history.items()}
         self._removals = OrderedDict(sorted(self._removals.items(), key=lambda item: item[1][0]))
         self._documents = OrderedDict(sorted(self._documents.items(), key=lambda item: item[1].number))
         self._restore_orders()
@@ -533,8 +535,9 @@ class MemoryRows(NeverDamaged):
         self._note(self._documents, place)
         del self._documents[place]
 
-    def oldest_document(self, collection: str) -> DocumentRow | None:
-        return next((row for row in self._documents.values() if row.collection == collection), None)
+    def oldest_document(self, collection: str, ring: str) -> DocumentRow | None:
+        found = (row for row in self._documents.values() if row.collection == collection)
+        return next((row for row in found if row.document.ring == ring), None)
 
     def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
         found = (row for row in reversed(self._documents.values()) if row.collection == collection)
@@ -606,43 +609,54 @@ class MemoryRows(NeverDamaged):
         return None
 
     def remember(self, ended: HistoryEntry) -> None:
+        entries = self._history.setdefault(self.tenants.of(ended.timeline), OrderedDict())
         number = self.next_number()
-        self._note(self._history, number)
-        self._history[number] = ended
-        if len(self._history) > HISTORY_LIMIT:
-            self._delete_entry(next(iter(self._history)))
+        self._note(entries, number)
+        entries[number] = ended
+        if len(entries) > HISTORY_LIMIT:
+            self._delete_entry(entries, next(iter(entries)))
 
-    def _delete_entry(self, number: int) -> None:
-        self._note(self._history, number)
-        del self._history[number]
+    def _delete_entry(self, entries: "OrderedDict[int, HistoryEntry]", number: int) -> None:
+        self._note(entries, number)
+        del entries[number]
 
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        latest_first = reversed(self._history.values())
-        return list(islice((ended for ended in latest_first if timeline in (None, ended.timeline)), limit))
+    def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
+        latest_first = heapq.merge(*(reversed(entries.items()) for entries in self._history.values()), reverse=True)
+        found = (ended for _, ended in latest_first if timeline in (None, ended.timeline))
+        return list(islice((ended for ended in found if ended.timeline.startswith(prefix)), limit))
 
     def delete_history(self, timeline: str) -> None:
-        for number in [number for number, ended in self._history.items() if ended.timeline == timeline]:
-            self._delete_entry(number)
+        for entries in self._history.values():
+            for number in [number for number, ended in entries.items() if ended.timeline == timeline]:
+                self._delete_entry(entries, number)
 
-    def oldest_entry(self) -> HistoryEntry | None:
-        return next(iter(self._history.values())) if len(self._history) == HISTORY_LIMIT else None
+    def oldest_entry(self, ring: str) -> HistoryEntry | None:
+        entries: Mapping[int, HistoryEntry] = self._history.get(ring, {})
+        return next(iter(entries.values())) if len(entries) == HISTORY_LIMIT else None
 
     def removals(self, timeline: str) -> Removals:
-        return self._removals[timeline][1] if timeline in self._removals else Removals()
+        return self._removals[timeline][2] if timeline in self._removals else Removals()
 
     def put_removals(self, timeline: str, removals: Removals) -> None:
         self._note(self._removals, timeline)
         number = self._removals[timeline][0] if timeline in self._removals else self.next_number()
-        self._removals[timeline] = number, removals
-        if len(self._removals) > HISTORY_LIMIT:
-            self.delete_removals(next(iter(self._removals)))
+        ring = self.tenants.of(timeline)
+        self._removals[timeline] = number, ring, removals
+        remembered = self._removed_in(ring)
+        if len(remembered) > HISTORY_LIMIT:
+            self.delete_removals(remembered[0])
+
+    def _removed_in(self, ring: str) -> list[str]:
+        """The timelines of a ring with removals, oldest first."""
+        return [timeline for timeline, (_, own, _) in self._removals.items() if own == ring]
 
     def delete_removals(self, timeline: str) -> None:
         self._note(self._removals, timeline)
         self._removals.pop(timeline, None)
 
-    def oldest_removals(self) -> Removals | None:
-        return next(iter(self._removals.values()))[1] if len(self._removals) == HISTORY_LIMIT else None
+    def oldest_removals(self, ring: str) -> Removals | None:
+        remembered = self._removed_in(ring)
+        return self.removals(remembered[0]) if len(remembered) == HISTORY_LIMIT else None
 
     # counts
 

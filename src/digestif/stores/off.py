@@ -226,7 +226,7 @@ class OffStore(Store):
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
         return None
 
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+    def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
         return []
 
     def ledger(self) -> Ledger:

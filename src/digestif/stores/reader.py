@@ -144,20 +144,24 @@ class StoreReader(ABC):
         """The latest dead letter of the timeline that contains this record."""
 
     @abstractmethod
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        """Digests that ended, at most the last HISTORY_LIMIT, the latest first."""
+    def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
+        """Digests that ended, at most the last HISTORY_LIMIT of each ring, the latest first.
+
+        Without a timeline, those of timelines that begin with the prefix.
+        """
 
     def removals(self, timeline: str) -> Removals:
         """What is remembered of records that were retracted or expired; by default nothing.
 
-        At most about HISTORY_LIMIT timelines are remembered; those that were remembered first are forgotten first.
+        At most about HISTORY_LIMIT timelines of a ring are remembered; those that were remembered first are forgotten
+        first.
         """
         return Removals()
 
     def kept_since(self, timeline: str) -> Millis | None:
         """When the oldest entry of the history, or the oldest removal, was made; None: none was forgotten, by default.
 
-        Only what is kept together with this timeline counts.
+        Only what is kept together with this timeline counts: its ring, as `Tenants.kept_since` says.
         """
         return None
 

@@ -66,6 +66,8 @@ class Partitioned(Store):
         self.largest: Counter[str] = Counter()
         self._places = [(number, inner) for number, part in enumerate(parts) for inner in range(part.partitions)]
         self.partitions = len(self._places)
+        for each in (*parts[1:], self):
+            each._tenants_note = parts[0]._tenants_note
 
     def part_of(self, timeline: str) -> int:
         """The number of the part that keeps a timeline."""
@@ -314,8 +316,8 @@ class Partitioned(Store):
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
         return self._home(timeline).letter_with(timeline, key)
 
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        pages = [part.history(timeline, limit=limit) for part in self._all()]
+    def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
+        pages = [part.history(timeline, limit=limit, prefix=prefix) for part in self._all()]
         latest_first = merge(*pages, key=operator.attrgetter("ended"), reverse=True)
         return list(islice(latest_first, min(limit, HISTORY_LIMIT)))
 

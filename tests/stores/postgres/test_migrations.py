@@ -235,8 +235,9 @@ TO_VERSION_2 = """
     DROP TABLE timeline_name;
     DROP TABLE document;
     DROP TABLE removal;
-    DROP TABLE writers_10;
-    DROP INDEX history_number, history_timeline;
+    DROP TABLE writers_11;
+    DROP INDEX history_latest, history_by_name;
+    ALTER TABLE history DROP COLUMN ring;
     ALTER TABLE ledger DROP COLUMN declined, DROP COLUMN lost, DROP COLUMN digests;
     ALTER TABLE namespace DROP COLUMN moving;
     ALTER TABLE timeline DROP COLUMN version, ADD PRIMARY KEY (id), ADD UNIQUE (namespace, key);
@@ -384,7 +385,14 @@ def test_a_user_who_may_only_use_the_tables_may_not_migrate_them(
 
 TO_VERSION_9 = """
     SET search_path TO digestif;
-    DROP TABLE writers_10;
+    DROP TABLE writers_11;
+    DROP INDEX history_latest, history_by_name;
+    ALTER TABLE history DROP COLUMN ring;
+    ALTER TABLE removal DROP COLUMN ring;
+    ALTER TABLE document DROP COLUMN ring;
+    CREATE INDEX history_number ON history (namespace, number);
+    CREATE INDEX history_timeline ON history (namespace, timeline, number);
+    CREATE INDEX removal_number ON removal (namespace, number);
     DELETE FROM migration WHERE number > 9
 """
 READING = ["USAGE ON SCHEMA digestif", "SELECT ON ALL TABLES IN SCHEMA digestif"]

@@ -1,11 +1,14 @@
 """Dead letters, the history of ended digests, and notes about transfers between stores."""
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 from zlib import crc32
 
 from digestif.core.damage import Damage
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.removals import Removals
+from digestif.core.tenants import REST
 from digestif.core.times import Millis
 from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.documents import Document
@@ -14,6 +17,7 @@ from digestif.stores.postgres.slots import PostgresSlots
 from digestif.stores.postgres.transaction import SQL, as_bytes, as_text, encoded
 from digestif.stores.rows import NEVER, DocumentRow, LetterRow
 from digestif.stores.rows.bodies import (
+    after_all,
     damaged_entries,
     encode_entry,
     letter_row,
@@ -28,7 +32,7 @@ class PostgresLetters(PostgresSlots):
 
     def __init__(self, *given: Any, writes: bool) -> None:
         super().__init__(*given, writes=writes)
-        self._ended: list[HistoryEntry] = []
+        self._ended: dict[str, list[HistoryEntry]] = {}  # by ring
         self._removed: dict[str, Removals] = {}
 
     def letter(self, letter_id: str) -> DeadLetter | None:
@@ -79,18 +83,22 @@ class PostgresLetters(PostgresSlots):
             self._execute(SQL.replace_letter, (*names, encoded(letter), row.number))
 
     def remember(self, ended: HistoryEntry) -> None:
-        self._ended.append(ended)
+        self._ended.setdefault(self.tenants.of(ended.timeline), []).append(ended)
 
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+    def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
         self._write_history()
-        if timeline is None:
-            rows = self._execute(SQL.history, (self._namespace, limit))
-        else:
+        if timeline is not None:
             rows = self._execute(SQL.history_of, (self._namespace, timeline.encode(), limit))
+        elif prefix:
+            rows = self._execute(SQL.history_under, (self._namespace, prefix.encode(), after_all(prefix), limit))
+        else:
+            rows = self._execute(SQL.history, (self._namespace, limit))
         entries = [(as_text(of), bytes(body)) for of, body in rows]
         found = [entry for one in entries if (entry := self._unless_damaged(read_entry, *one)) is not None]
         if len(found) < len(entries) == limit < HISTORY_LIMIT:
-            return self.history(timeline, limit=HISTORY_LIMIT)[:limit]  # older entries in place of damaged ones
+            return self.history(timeline, limit=HISTORY_LIMIT, prefix=prefix)[
+                :limit
+            ]  # older entries in place of damaged ones
         return found
 
     def damaged_entries(self) -> list[tuple[int, Damage]]:
@@ -106,14 +114,25 @@ class PostgresLetters(PostgresSlots):
         self._execute(SQL.forget, (self._namespace, timeline.encode()))
 
     def _write_history(self) -> None:
-        if self._ended:
-            timelines = Byteas([ended.timeline.encode() for ended in self._ended])
-            columns = {"timelines": timelines, "bodies": Byteas([encode_entry(ended) for ended in self._ended])}
-            self._execute(SQL.remember, {"namespace": self._namespace, "limit": HISTORY_LIMIT, **columns})
-            self._ended = []
+        ended, self._ended = self._ended, {}
+        if REST in ended:
+            self._remember(SQL.remember, ended.pop(REST))
+        if ended:
+            filled = {"filled": Byteas([ring.encode() for ring in ended]), "counts": [*map(len, ended.values())]}
+            rings = Byteas([ring.encode() for ring, entries in ended.items() for _ in entries])
+            self._remember(SQL.remember_in_rings, [*chain(*ended.values())], rings=rings, **filled)
 
-    def oldest_entry(self) -> HistoryEntry | None:
-        row = self._execute(SQL.oldest_entry, (self._namespace, HISTORY_LIMIT - 1)).fetchone()
+    def _remember(self, statement: str, ended: Sequence[HistoryEntry], **rings: Any) -> None:
+        timelines = Byteas([entry.timeline.encode() for entry in ended])
+        columns = {"timelines": timelines, "bodies": Byteas([encode_entry(entry) for entry in ended])}
+        self._execute(statement, {"namespace": self._namespace, "limit": HISTORY_LIMIT, **columns, **rings})
+
+    def oldest_entry(self, ring: str) -> HistoryEntry | None:
+        where = {"namespace": self._namespace, "limit": HISTORY_LIMIT}
+        if ring == REST:
+            row = self._execute(SQL.oldest_entry, where).fetchone()
+        else:
+            row = self._execute(SQL.oldest_entry_in_ring, {**where, "ring": ring.encode()}).fetchone()
         return None if row is None else self._unless_damaged(read_entry, as_text(row[0]), bytes(row[1]))
 
     def removals(self, timeline: str) -> Removals:
@@ -128,11 +147,11 @@ class PostgresLetters(PostgresSlots):
         self._removed.pop(timeline, None)
         self._execute(SQL.delete_removals, (self._namespace, timeline.encode()))
 
-    def oldest_removals(self) -> Removals | None:
-        return self._found_removals(SQL.oldest_removals, HISTORY_LIMIT - 1)
+    def oldest_removals(self, ring: str) -> Removals | None:
+        return self._found_removals(SQL.oldest_removals, ring.encode(), HISTORY_LIMIT - 1)
 
-    def _found_removals(self, statement: str, argument: bytes | int) -> Removals | None:
-        body = self._value(statement, self._namespace, argument)
+    def _found_removals(self, statement: str, *arguments: bytes | int) -> Removals | None:
+        body = self._value(statement, self._namespace, *arguments)
         return None if body is None else read_removals(bytes(body))
 
     def _write_removals(self) -> None:
@@ -140,9 +159,11 @@ class PostgresLetters(PostgresSlots):
         if self._removed:
             timelines = sorted(self._removed, key=str.encode)
             bodies = [encoded(self._removed[timeline]) for timeline in timelines]
-            columns = Byteas([timeline.encode() for timeline in timelines]), Byteas(bodies)
+            rings = [self.tenants.of(timeline).encode() for timeline in timelines]
+            columns = Byteas([timeline.encode() for timeline in timelines]), Byteas(bodies), Byteas(rings)
             self._execute(SQL.put_removals, (self._namespace, *columns))
-            self._execute(SQL.forget_removals, {"namespace": self._namespace, "limit": HISTORY_LIMIT})
+            filled = {"rings": Byteas([*dict.fromkeys(rings)]), "limit": HISTORY_LIMIT}
+            self._execute(SQL.forget_removals, {"namespace": self._namespace, **filled})
             self._removed = {}
 
     # Notes
@@ -160,15 +181,16 @@ class PostgresLetters(PostgresSlots):
         ]
 
     def put_document(self, row: DocumentRow) -> None:
-        key, body, timeline, at = row.document
+        key, body, timeline, at, ring = row.document
         place = (row.number, self._namespace, row.collection.encode(), row.expires)
-        self._save(SQL.put_document, (*place, key.encode(), body, None if timeline is None else timeline.encode(), at))
+        of = None if timeline is None else timeline.encode()
+        self._save(SQL.put_document, (*place, key.encode(), body, of, at, ring.encode()))
 
     def remove_document(self, row: DocumentRow) -> None:
         self._save(SQL.remove_document, (row.number,))
 
-    def oldest_document(self, collection: str) -> DocumentRow | None:
-        return next(iter(self._documents(SQL.oldest_document, collection.encode())), None)
+    def oldest_document(self, collection: str, ring: str) -> DocumentRow | None:
+        return next(iter(self._documents(SQL.oldest_document, collection.encode(), ring.encode())), None)
 
     def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
         if timeline is None:
@@ -198,5 +220,5 @@ class PostgresLetters(PostgresSlots):
         return {as_text(name): bytes(body) for name, body in self._execute(SQL.notes, (self._namespace,)).fetchall()}
 
 
-def _document(key: bytes, body: bytes, timeline: bytes | None, at: Millis) -> Document:
-    return Document(as_text(key), bytes(body), None if timeline is None else as_text(timeline), at)
+def _document(key: bytes, body: bytes, timeline: bytes | None, at: Millis, ring: bytes) -> Document:
+    return Document(as_text(key), bytes(body), None if timeline is None else as_text(timeline), at, as_text(ring))

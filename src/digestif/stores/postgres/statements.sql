@@ -391,40 +391,69 @@ ORDER BY number %% %(limit)s, number DESC
 ON CONFLICT (namespace, place) DO UPDATE
 SET number = EXCLUDED.number, timeline = EXCLUDED.timeline, body = EXCLUDED.body
 
+-- An entry of a prefix has the number of the last entry of the rest, and a place after it. What the ring has no room for is forgotten; rows that
+-- another transaction forgets are left to it.
+-- name: remember_in_rings
+WITH forgotten AS (
+    DELETE FROM history WHERE namespace = %(namespace)s AND place IN (
+        SELECT old.place FROM unnest(%(filled)s::bytea[], %(counts)s::bigint[]) AS filled (ring, entries), LATERAL (
+            SELECT place FROM history WHERE namespace = %(namespace)s AND history.ring = filled.ring AND history.ring <> '' AND place <= (
+                SELECT place FROM history WHERE namespace = %(namespace)s AND history.ring = filled.ring AND history.ring <> ''
+                ORDER BY place DESC LIMIT 1 OFFSET %(limit)s - filled.entries
+            ) FOR UPDATE SKIP LOCKED
+        ) AS old
+    )
+)
+INSERT INTO history (namespace, place, number, timeline, body, ring)
+SELECT %(namespace)s, %(limit)s + nextval('number'), last_value - (NOT is_called)::int, timeline, body, ring
+FROM ended, unnest(%(rings)s::bytea[], %(timelines)s::bytea[], %(bodies)s::bytea[]) AS t (ring, timeline, body)
+ON CONFLICT (namespace, place) DO UPDATE
+SET number = EXCLUDED.number, timeline = EXCLUDED.timeline, body = EXCLUDED.body, ring = EXCLUDED.ring
+
 -- name: history
-SELECT timeline, body FROM history WHERE namespace = %s ORDER BY number DESC LIMIT %s
+SELECT timeline, body FROM history WHERE namespace = %s ORDER BY number DESC, place DESC LIMIT %s
 
 -- name: history_of
-SELECT timeline, body FROM history WHERE namespace = %s AND timeline = %s ORDER BY number DESC LIMIT %s
+SELECT timeline, body FROM history WHERE namespace = %s AND timeline = %s ORDER BY number DESC, place DESC LIMIT %s
+
+-- name: history_under
+SELECT timeline, body FROM history WHERE namespace = %s AND timeline >= %s AND timeline < %s ORDER BY number DESC, place DESC LIMIT %s
 
 -- name: forget
 DELETE FROM history WHERE namespace = %s AND timeline = %s
 
 -- name: oldest_entry
-SELECT timeline, body FROM history AS oldest WHERE namespace = %s
-AND (SELECT max(number) FROM history WHERE namespace = oldest.namespace) - number >= %s ORDER BY number LIMIT 1
+SELECT timeline, body FROM history WHERE namespace = %(namespace)s AND place < %(limit)s
+AND (SELECT max(number) FROM history WHERE namespace = %(namespace)s AND place < %(limit)s) - number >= %(limit)s - 1 ORDER BY number LIMIT 1
+
+-- name: oldest_entry_in_ring
+SELECT timeline, body FROM history WHERE namespace = %(namespace)s AND ring = %(ring)s AND ring <> ''
+ORDER BY place DESC LIMIT 1 OFFSET %(limit)s - 1
 
 -- name: removals
 SELECT body FROM removal WHERE namespace = %s AND timeline = %s
 
 -- name: put_removals
-INSERT INTO removal (namespace, timeline, number, body)
-SELECT %s, timeline, nextval('number'), body FROM unnest(%s::bytea[], %s::bytea[]) AS t (timeline, body)
-ON CONFLICT (namespace, timeline) DO UPDATE SET body = EXCLUDED.body
+INSERT INTO removal (namespace, timeline, number, body, ring)
+SELECT %s, timeline, nextval('number'), body, ring FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS t (timeline, body, ring)
+ON CONFLICT (namespace, timeline) DO UPDATE SET body = EXCLUDED.body, ring = EXCLUDED.ring
 
 -- Rows that another transaction writes or forgets are left to it: two that wait for each other's rows would never end.
 -- name: forget_removals
 DELETE FROM removal WHERE namespace = %(namespace)s AND timeline IN (
-    SELECT timeline FROM removal WHERE namespace = %(namespace)s AND number <=
-    (SELECT number FROM removal WHERE namespace = %(namespace)s ORDER BY number DESC LIMIT 1 OFFSET %(limit)s)
-    FOR UPDATE SKIP LOCKED
+    SELECT old.timeline FROM unnest(%(rings)s::bytea[]) AS filled (ring), LATERAL (
+        SELECT timeline FROM removal WHERE namespace = %(namespace)s AND removal.ring = filled.ring AND number <= (
+            SELECT number FROM removal WHERE namespace = %(namespace)s AND removal.ring = filled.ring
+            ORDER BY number DESC LIMIT 1 OFFSET %(limit)s
+        ) FOR UPDATE SKIP LOCKED
+    ) AS old
 )
 
 -- name: delete_removals
 DELETE FROM removal WHERE namespace = %s AND timeline = %s
 
 -- name: oldest_removals
-SELECT body FROM removal WHERE namespace = %s ORDER BY number DESC LIMIT 1 OFFSET %s
+SELECT body FROM removal WHERE namespace = %s AND ring = %s ORDER BY number DESC LIMIT 1 OFFSET %s
 
 -- name: add_namespace
 INSERT INTO namespace (name) VALUES (%s) ON CONFLICT (name) DO NOTHING
@@ -576,11 +605,11 @@ WHERE record.timestamp <= EXCLUDED.timestamp
 RETURNING xmax = 0
 
 -- name: document
-SELECT number, collection, expires, octet_length(body), key, body, timeline, at FROM document WHERE namespace = %s AND collection = %s AND key = %s
+SELECT number, collection, expires, octet_length(body), key, body, timeline, at, ring FROM document WHERE namespace = %s AND collection = %s AND key = %s
 
 -- name: put_document
-INSERT INTO document (number, namespace, collection, expires, key, body, timeline, at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO document (number, namespace, collection, expires, key, body, timeline, at, ring)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 RETURNING pg_current_xact_id()::text
 
 -- name: remove_document
@@ -589,19 +618,19 @@ RETURNING pg_current_xact_id()::text
 
 -- Without its body, which may be large.
 -- name: oldest_document
-SELECT number, collection, expires, octet_length(body), key, ''::bytea, timeline, at FROM document
-WHERE namespace = %s AND collection = %s ORDER BY number LIMIT 1
+SELECT number, collection, expires, octet_length(body), key, ''::bytea, timeline, at, ring FROM document
+WHERE namespace = %s AND collection = %s AND ring = %s ORDER BY number LIMIT 1
 
 -- name: newest_documents
-SELECT number, collection, expires, octet_length(body), key, body, timeline, at FROM document WHERE namespace = %s AND collection = %s AND number < %s
+SELECT number, collection, expires, octet_length(body), key, body, timeline, at, ring FROM document WHERE namespace = %s AND collection = %s AND number < %s
 ORDER BY number DESC LIMIT %s
 
 -- name: newest_documents_of
-SELECT number, collection, expires, octet_length(body), key, body, timeline, at FROM document
+SELECT number, collection, expires, octet_length(body), key, body, timeline, at, ring FROM document
 WHERE namespace = %s AND collection = %s AND timeline = %s AND number < %s ORDER BY number DESC LIMIT %s
 
 -- name: documents_of
-SELECT number, collection, expires, octet_length(body), key, body, timeline, at FROM document WHERE namespace = %s AND timeline = %s
+SELECT number, collection, expires, octet_length(body), key, body, timeline, at, ring FROM document WHERE namespace = %s AND timeline = %s
 ORDER BY collection, number LIMIT %s
 
 -- name: count_documents

@@ -7,6 +7,7 @@ import msgspec
 from psycopg import Cursor as PgCursor
 
 from digestif.core.damage import Damage
+from digestif.core.tenants import Tenants
 from digestif.errors import StoreError
 from digestif.stores.damage import Unreadable
 from digestif.stores.sqlfile import load_statements
@@ -34,6 +35,8 @@ class OtherTables(StoreError):
 
 class Transaction:
     """The base of the view: it runs statements and draws numbers."""
+
+    tenants = Tenants()
 
     def __init__(
         self, cursor: "PgCursor[Any]", namespace: Namespace, note_damage: Callable[[Damage], None], *, writes: bool

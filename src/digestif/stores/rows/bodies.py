@@ -98,6 +98,11 @@ def encode_entry(ended: HistoryEntry) -> bytes:
         return _encode(replace(ended, keys=tuple(map(legible, ended.keys))))
 
 
+def after_all(prefix: str) -> bytes:
+    """Return bytes that sort after every name that begins with the prefix, and before every other later name."""
+    return prefix.encode() + b"\xff"
+
+
 def read_removals(body: str | bytes) -> Removals:
     """What a body says of records that were removed; nothing if it is damaged."""
     try:

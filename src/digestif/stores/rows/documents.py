@@ -1,4 +1,4 @@
-"""Documents of rows: kept in the order of their numbers; a note for each collection counts entries and bytes."""
+"""Documents of rows: kept in the order of their numbers; a note counts entries and bytes of each ring."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from digestif.core.times import Millis
 from digestif.stores.documents import EVICTED, Bounds, Document
 from digestif.stores.rows.view import NEVER, DocumentRow, Rows
 
-COUNTS = "documents:"  # before the name of a collection
+COUNTS = "documents:"  # before the name of a collection, which is locked by this note; then a space and the ring
 
 
 def keep(
@@ -21,8 +21,8 @@ def keep(
     expires = NEVER if bounds.age is None else now + bounds.age
     kept = document._replace(at=now)
     rows.put_document(DocumentRow(rows.next_number(), collection, expires, len(kept.body), kept))
-    _count(rows, collection, 1, len(kept.body))
-    _evict(rows, collection, bounds, now=now)
+    _count(rows, collection, kept.ring, 1, len(kept.body))
+    _evict(rows, collection, kept.ring, bounds, now=now)
     return True
 
 
@@ -33,11 +33,11 @@ def _may_keep(there: bytes | None, replace: bool | bytes) -> bool:
     return there is None or replace
 
 
-def _evict(rows: Rows, collection: str, bounds: Bounds, *, now: Millis) -> None:
-    entries, size = _counts(rows, collection)
+def _evict(rows: Rows, collection: str, ring: str, bounds: Bounds, *, now: Millis) -> None:
+    entries, size = _counts(rows, collection, ring)
     for _ in range(EVICTED):
         is_full = entries > bounds.entries or (bounds.bytes is not None and size > bounds.bytes)
-        oldest = rows.oldest_document(collection)
+        oldest = rows.oldest_document(collection, ring)
         if oldest is None or not (is_full or oldest.expires <= now):
             return
         _remove(rows, [oldest])
@@ -84,15 +84,19 @@ def forget_timeline(rows: Rows, timeline: str, *, limit: int) -> bool:
 def _remove(rows: Rows, found: Iterable[DocumentRow]) -> None:
     for row in found:
         rows.remove_document(row)
-        _count(rows, row.collection, -1, -row.size)
+        _count(rows, row.collection, row.document.ring, -1, -row.size)
 
 
-def _counts(rows: Rows, collection: str) -> tuple[int, int]:
-    entries, _, size = (rows.note(COUNTS + collection) or b"0 0").partition(b" ")
+def _note(collection: str, ring: str) -> str:
+    return f"{COUNTS}{collection} {ring}" if ring else COUNTS + collection
+
+
+def _counts(rows: Rows, collection: str, ring: str) -> tuple[int, int]:
+    entries, _, size = (rows.note(_note(collection, ring)) or b"0 0").partition(b" ")
     return int(entries), int(size)
 
 
-def _count(rows: Rows, collection: str, more: int, bytes_more: int) -> None:
-    entries, size = _counts(rows, collection)
+def _count(rows: Rows, collection: str, ring: str, more: int, bytes_more: int) -> None:
+    entries, size = _counts(rows, collection, ring)
     entries, size = entries + more, size + bytes_more
-    rows.put_note(COUNTS + collection, b"%d %d" % (entries, size) if entries > 0 else None)
+    rows.put_note(_note(collection, ring), b"%d %d" % (entries, size) if entries > 0 else None)

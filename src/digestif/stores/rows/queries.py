@@ -1,6 +1,7 @@
 """Queries over timelines, records and dead letters."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot
@@ -88,8 +89,13 @@ def letters(rows: Rows, timeline: str | None, *, after: str | None, limit: int) 
     return found[:limit]
 
 
-def kept_since(rows: Rows) -> Millis | None:
-    entry, removals = rows.oldest_entry(), rows.oldest_removals()
+def kept_since(rows: Rows, timeline: str) -> Millis | None:
+    return rows.tenants.kept_since(rows.tenants.of(timeline), partial(_oldest, rows))
+
+
+def _oldest(rows: Rows, ring: str) -> Millis | None:
+    """Return the time of the oldest entry or removal in a ring; None if no older one was forgotten."""
+    entry, removals = rows.oldest_entry(ring), rows.oldest_removals(ring)
     times = [] if entry is None else [to_millis(entry.ended)]
     return max([*times, *([] if removals is None else [removals.last])], default=None)
 

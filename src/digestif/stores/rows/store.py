@@ -111,6 +111,16 @@ class RowStore(Store, TransferStore):
         """The same for open digests."""
         return self._read(unit)
 
+    def _filing(self, unit: Callable[[Rows], T]) -> Callable[[Rows], T]:
+        """Let a unit of work file by the tenants that are named now."""
+        tenants = self.tenants()
+
+        def filing(rows: Rows) -> T:
+            rows.tenants = tenants
+            return unit(rows)
+
+        return filing
+
     def _now(self, now: Millis | None) -> Millis:
         return self.time(0) if now is None else now
 
@@ -128,7 +138,7 @@ class RowStore(Store, TransferStore):
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(lambda rows: arrivals.retract(rows, timeline, key, now=at))
+        return self._write(self._filing(lambda rows: arrivals.retract(rows, timeline, key, now=at)))
 
     # Dispatching
 
@@ -147,7 +157,7 @@ class RowStore(Store, TransferStore):
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         at = self._now(now)
-        return self._write(lambda rows: schedule.maintain(rows, deadline, limit=limit, now=at))
+        return self._write(self._filing(lambda rows: schedule.maintain(rows, deadline, limit=limit, now=at)))
 
     # Delivering
 
@@ -226,7 +236,7 @@ class RowStore(Store, TransferStore):
 
     def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: endings.complete_all(rows, completions, now=at))
+        return self._write(self._filing(lambda rows: endings.complete_all(rows, completions, now=at)))
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
@@ -236,7 +246,7 @@ class RowStore(Store, TransferStore):
 
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(lambda rows: endings.bury_all(rows, burials, now=at))
+        return self._write(self._filing(lambda rows: endings.bury_all(rows, burials, now=at)))
 
     # Hints
 
@@ -307,7 +317,9 @@ class RowStore(Store, TransferStore):
 
     def discard(self, letter_id: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return not is_incoming(letter_id) and self._write(lambda rows: operations.discard(rows, letter_id, now=at))
+        if is_incoming(letter_id):
+            return False
+        return self._write(self._filing(lambda rows: operations.discard(rows, letter_id, now=at)))
 
     # Queries
 
@@ -344,14 +356,14 @@ class RowStore(Store, TransferStore):
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None:
         return self._read(lambda rows: rows.letter_with(timeline, key))
 
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        return self._read(lambda rows: rows.history(timeline, limit=limit))
+    def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
+        return self._read(lambda rows: rows.history(timeline, limit=limit, prefix=prefix))
 
     def removals(self, timeline: str) -> Removals:
         return self._read(lambda rows: rows.removals(timeline))
 
     def kept_since(self, timeline: str) -> Millis | None:
-        return self._read(queries.kept_since)
+        return self._read(self._filing(lambda rows: queries.kept_since(rows, timeline)))
 
     def standing(self, *, now: Millis, most: int | None = None) -> Standing:
         return self._read(lambda rows: rows.standing(now, most))

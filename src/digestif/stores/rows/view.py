@@ -13,6 +13,7 @@ from digestif.core.ledger import Ledger
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry, State
 from digestif.core.removals import Removals
+from digestif.core.tenants import Tenants
 from digestif.core.times import Millis
 from digestif.stores.base import Arrival, Lease, LeaseEnd
 from digestif.stores.damage import Unreadable
@@ -115,6 +116,7 @@ class Rows(Protocol):
     give None for it, `history` leaves it out.
     """
 
+    tenants: Tenants  # by which `remember` and `put_removals` file
     tally: dict[str, int]  # changes to the ledger's counters
     budget: int  # records that this transaction may still delete
 
@@ -194,19 +196,19 @@ class Rows(Protocol):
     ) -> list[tuple[str, DeadLetter | None]]: ...
     def letter_with(self, timeline: str, key: str) -> DeadLetter | None: ...
     def remember(self, ended: HistoryEntry) -> None: ...
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]: ...
+    def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]: ...
     def delete_history(self, timeline: str) -> None: ...
-    def oldest_entry(self) -> HistoryEntry | None: ...  # None if no older one was forgotten
+    def oldest_entry(self, ring: str) -> HistoryEntry | None: ...  # None if no older one was forgotten
     def removals(self, timeline: str) -> Removals: ...
-    def put_removals(self, timeline: str, removals: Removals) -> None: ...  # of HISTORY_LIMIT timelines
+    def put_removals(self, timeline: str, removals: Removals) -> None: ...  # HISTORY_LIMIT timelines of a ring
     def delete_removals(self, timeline: str) -> None: ...
-    def oldest_removals(self) -> Removals | None: ...  # likewise
+    def oldest_removals(self, ring: str) -> Removals | None: ...  # likewise
 
     # documents
     def document(self, collection: str, key: str) -> DocumentRow | None: ...
     def put_document(self, row: DocumentRow) -> None: ...
     def remove_document(self, row: DocumentRow) -> None: ...
-    def oldest_document(self, collection: str) -> DocumentRow | None: ...  # its body may be left out
+    def oldest_document(self, collection: str, ring: str) -> DocumentRow | None: ...  # its body may be left out
     def newest_documents(
         self, collection: str, *, timeline: str | None, before: int, limit: int
     ) -> list[DocumentRow]: ...

@@ -16,7 +16,7 @@ from digestif.stores.schema import Schema, too_old
 
 T = TypeVar("T")
 
-SCHEMA = Schema(version=9, oldest=9)
+SCHEMA = Schema(version=10, oldest=10)
 FIRST_WITH_TWO_NUMBERS = 9  # before, `user_version` was the version, and no other could be opened
 APPLICATION = 0x44494745  # "DIGE", in the header of the file
 _CACHE_KIBIBYTES = 16 * 1024

@@ -3,10 +3,12 @@
 from digestif.core.damage import Damage
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.removals import Removals
+from digestif.core.tenants import REST
 from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.documents import Document
 from digestif.stores.rows import NEVER, DocumentRow, LetterRow
 from digestif.stores.rows.bodies import (
+    after_all,
     damaged_entries,
     encode_entry,
     letter_row,
@@ -65,18 +67,32 @@ class SqliteLetters(SqliteSlots):
             self._execute(SQL.replace_letter, (letter.id, letter.timeline, encoded(letter).decode(), row.number))
 
     def remember(self, ended: HistoryEntry) -> None:
+        ring = self.tenants.of(ended.timeline)
+        if ring != REST:
+            self._remember_in_ring(ring, ended)
+            return
         number: int = self._value(SQL.next_ended, self._namespace)
         row = (self._namespace, number % HISTORY_LIMIT, number, ended.timeline, encode_entry(ended).decode())
         self._execute(SQL.remember, row)
 
-    def history(self, timeline: str | None, *, limit: int) -> list[HistoryEntry]:
-        if timeline is None:
-            rows = self._rows(SQL.history, (self._namespace, limit))
-        else:
+    def _remember_in_ring(self, ring: str, ended: HistoryEntry) -> None:
+        entry = {"timeline": ended.timeline, "body": encode_entry(ended).decode()}
+        where = {"namespace": self._namespace, "ring": ring}
+        self._execute(SQL.remember_in_ring, {**where, **entry, "place": HISTORY_LIMIT + self.next_number()})
+        self._execute(SQL.forget_in_ring, {**where, "limit": HISTORY_LIMIT})
+
+    def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
+        if timeline is not None:
             rows = self._rows(SQL.history_of, (self._namespace, timeline, limit))
+        elif prefix:
+            rows = self._rows(SQL.history_under, (self._namespace, prefix, after_all(prefix), limit))
+        else:
+            rows = self._rows(SQL.history, (self._namespace, limit))
         found = [entry for row in rows if (entry := self._unless_damaged(read_entry, *row)) is not None]
         if len(found) < len(rows) == limit < HISTORY_LIMIT:
-            return self.history(timeline, limit=HISTORY_LIMIT)[:limit]  # older entries in place of damaged ones
+            return self.history(timeline, limit=HISTORY_LIMIT, prefix=prefix)[
+                :limit
+            ]  # older entries in place of damaged ones
         return found
 
     def damaged_entries(self) -> list[tuple[int, Damage]]:
@@ -89,8 +105,12 @@ class SqliteLetters(SqliteSlots):
     def delete_history(self, timeline: str) -> None:
         self._execute(SQL.forget, (self._namespace, timeline))
 
-    def oldest_entry(self) -> HistoryEntry | None:
-        rows = self._rows(SQL.oldest_entry, (self._namespace, HISTORY_LIMIT - 1))
+    def oldest_entry(self, ring: str) -> HistoryEntry | None:
+        where = {"namespace": self._namespace, "limit": HISTORY_LIMIT}
+        if ring == REST:
+            rows = self._rows(SQL.oldest_entry, where)
+        else:
+            rows = self._rows(SQL.oldest_entry_in_ring, {**where, "ring": ring})
         return self._unless_damaged(read_entry, *rows[0]) if rows else None
 
     def removals(self, timeline: str) -> Removals:
@@ -98,14 +118,15 @@ class SqliteLetters(SqliteSlots):
         return Removals() if body is None else read_removals(body)
 
     def put_removals(self, timeline: str, removals: Removals) -> None:
-        self._execute(SQL.put_removals, (self.next_number(), self._namespace, timeline, encoded(removals).decode()))
-        self._execute(SQL.forget_removals, (self._namespace, self._namespace, HISTORY_LIMIT))
+        ring, body = self.tenants.of(timeline), encoded(removals).decode()
+        self._execute(SQL.put_removals, (self.next_number(), self._namespace, timeline, body, ring))
+        self._execute(SQL.forget_removals, {"namespace": self._namespace, "ring": ring, "limit": HISTORY_LIMIT})
 
     def delete_removals(self, timeline: str) -> None:
         self._execute(SQL.delete_removals, (self._namespace, timeline))
 
-    def oldest_removals(self) -> Removals | None:
-        body = self._value(SQL.oldest_removals, self._namespace, HISTORY_LIMIT - 1)
+    def oldest_removals(self, ring: str) -> Removals | None:
+        body = self._value(SQL.oldest_removals, self._namespace, ring, HISTORY_LIMIT - 1)
         return None if body is None else read_removals(body)
 
     # documents
@@ -118,15 +139,14 @@ class SqliteLetters(SqliteSlots):
         return [DocumentRow(number, own, expires, size, Document(*rest)) for number, own, expires, size, *rest in rows]
 
     def put_document(self, row: DocumentRow) -> None:
-        key, body, timeline, at = row.document
         place = (row.number, self._namespace, row.collection, row.expires)
-        self._execute(SQL.put_document, (*place, key, body, timeline, at))
+        self._execute(SQL.put_document, (*place, *row.document))
 
     def remove_document(self, row: DocumentRow) -> None:
         self._execute(SQL.remove_document, (row.number,))
 
-    def oldest_document(self, collection: str) -> DocumentRow | None:
-        return next(iter(self._documents(SQL.oldest_document, collection)), None)
+    def oldest_document(self, collection: str, ring: str) -> DocumentRow | None:
+        return next(iter(self._documents(SQL.oldest_document, collection, ring)), None)
 
     def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
         if timeline is None:

@@ -10,6 +10,7 @@ import msgspec
 
 from digestif.core.damage import Damage
 from digestif.core.machine import IDLE, Slot
+from digestif.core.tenants import Tenants
 from digestif.core.times import Millis
 from digestif.core.transfer import FOREVER
 from digestif.stores.base import Arrival, LeaseEnd
@@ -74,6 +75,8 @@ def _loaded(timeline: str, row_id: int, slot: str | bytes) -> _Loaded:
 
 class SqliteSlots:
     """The base of the view: it runs statements, draws numbers, and holds slots back until they are written."""
+
+    tenants = Tenants()
 
     def __init__(self, connection: Connection, namespace: int, note_damage: Callable[[Damage], None]) -> None:
         self.note_damage = note_damage

@@ -260,35 +260,52 @@ UPDATE namespace SET ended = ended + 1 WHERE id = ? RETURNING ended
 -- name: remember
 INSERT OR REPLACE INTO history (namespace, place, number, timeline, body) VALUES (?, ?, ?, ?, ?)
 
+-- An entry of a prefix has the number of the last entry of the rest, and a place after it.
+-- name: remember_in_ring
+INSERT OR REPLACE INTO history (namespace, place, number, timeline, body, ring)
+SELECT id, :place, ended, :timeline, :body, :ring FROM namespace WHERE id = :namespace
+
+-- name: forget_in_ring
+DELETE FROM history WHERE namespace = :namespace AND ring = :ring AND ring <> '' AND place <=
+(SELECT place FROM history WHERE namespace = :namespace AND ring = :ring AND ring <> '' ORDER BY place DESC LIMIT 1 OFFSET :limit)
+
 -- name: history
-SELECT timeline, body FROM history WHERE namespace = ? ORDER BY number DESC LIMIT ?
+SELECT timeline, body FROM history WHERE namespace = ? ORDER BY number DESC, place DESC LIMIT ?
 
 -- name: history_of
-SELECT timeline, body FROM history WHERE namespace = ? AND timeline = ? ORDER BY number DESC LIMIT ?
+SELECT timeline, body FROM history WHERE namespace = ? AND timeline = ? ORDER BY number DESC, place DESC LIMIT ?
+
+-- name: history_under
+SELECT timeline, body FROM history WHERE namespace = ? AND timeline >= ? AND timeline < CAST(? AS TEXT)
+ORDER BY number DESC, place DESC LIMIT ?
 
 -- name: forget
 DELETE FROM history WHERE namespace = ? AND timeline = ?
 
 -- name: oldest_entry
-SELECT timeline, body FROM history AS oldest WHERE namespace = ?
-AND (SELECT max(number) FROM history WHERE namespace = oldest.namespace) - number >= ? ORDER BY number LIMIT 1
+SELECT timeline, body FROM history WHERE namespace = :namespace AND place < :limit
+AND (SELECT max(number) FROM history WHERE namespace = :namespace AND place < :limit) - number >= :limit - 1 ORDER BY number LIMIT 1
+
+-- name: oldest_entry_in_ring
+SELECT timeline, body FROM history WHERE namespace = :namespace AND ring = :ring AND ring <> ''
+ORDER BY place DESC LIMIT 1 OFFSET :limit - 1
 
 -- name: removals
 SELECT body FROM removal WHERE namespace = ? AND timeline = ?
 
 -- name: put_removals
-INSERT INTO removal (number, namespace, timeline, body) VALUES (?, ?, ?, ?)
-ON CONFLICT (namespace, timeline) DO UPDATE SET body = excluded.body
+INSERT INTO removal (number, namespace, timeline, body, ring) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (namespace, timeline) DO UPDATE SET body = excluded.body, ring = excluded.ring
 
 -- name: forget_removals
-DELETE FROM removal WHERE namespace = ?
-AND number <= (SELECT number FROM removal WHERE namespace = ? ORDER BY number DESC LIMIT 1 OFFSET ?)
+DELETE FROM removal WHERE namespace = :namespace AND ring = :ring
+AND number <= (SELECT number FROM removal WHERE namespace = :namespace AND ring = :ring ORDER BY number DESC LIMIT 1 OFFSET :limit)
 
 -- name: delete_removals
 DELETE FROM removal WHERE namespace = ? AND timeline = ?
 
 -- name: oldest_removals
-SELECT body FROM removal WHERE namespace = ? ORDER BY number DESC LIMIT 1 OFFSET ?
+SELECT body FROM removal WHERE namespace = ? AND ring = ? ORDER BY number DESC LIMIT 1 OFFSET ?
 
 -- name: add_namespace
 INSERT INTO namespace (name) VALUES (?) ON CONFLICT (name) DO NOTHING
@@ -387,30 +404,30 @@ SELECT key, payload, timestamp, arrival, deadline, expires FROM record
 WHERE batch = ? AND (timestamp, arrival) > (?, ?) ORDER BY timestamp, arrival LIMIT ?
 
 -- name: document
-SELECT number, collection, expires, length(body), key, body, timeline, at FROM document WHERE namespace = ? AND collection = ? AND key = ?
+SELECT number, collection, expires, length(body), key, body, timeline, at, ring FROM document WHERE namespace = ? AND collection = ? AND key = ?
 
 -- name: put_document
-INSERT INTO document (number, namespace, collection, expires, key, body, timeline, at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO document (number, namespace, collection, expires, key, body, timeline, at, ring)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: remove_document
 DELETE FROM document WHERE number = ?
 
 -- Without its body, which may be large.
 -- name: oldest_document
-SELECT number, collection, expires, length(body), key, x'', timeline, at FROM document
-WHERE namespace = ? AND collection = ? ORDER BY number LIMIT 1
+SELECT number, collection, expires, length(body), key, x'', timeline, at, ring FROM document
+WHERE namespace = ? AND collection = ? AND ring = ? ORDER BY number LIMIT 1
 
 -- name: newest_documents
-SELECT number, collection, expires, length(body), key, body, timeline, at FROM document WHERE namespace = ? AND collection = ? AND number < ?
+SELECT number, collection, expires, length(body), key, body, timeline, at, ring FROM document WHERE namespace = ? AND collection = ? AND number < ?
 ORDER BY number DESC LIMIT ?
 
 -- name: newest_documents_of
-SELECT number, collection, expires, length(body), key, body, timeline, at FROM document
+SELECT number, collection, expires, length(body), key, body, timeline, at, ring FROM document
 WHERE namespace = ? AND collection = ? AND timeline = ? AND number < ? ORDER BY number DESC LIMIT ?
 
 -- name: documents_of
-SELECT number, collection, expires, length(body), key, body, timeline, at FROM document WHERE namespace = ? AND timeline = ?
+SELECT number, collection, expires, length(body), key, body, timeline, at, ring FROM document WHERE namespace = ? AND timeline = ?
 ORDER BY collection, number LIMIT ?
 
 -- name: count_documents

@@ -40,6 +40,7 @@ from digestif.testing.conformance.signals import Signals
 from digestif.testing.conformance.stale_leases import StaleLeases
 from digestif.testing.conformance.suspects import LapsesAlone, SuspectClaims, SuspectMaintenance
 from digestif.testing.conformance.take import Merges, PagesOfBytes, Quarantine, Takes
+from digestif.testing.conformance.tenants import TenantRings
 from digestif.testing.conformance.threads import Threads
 from digestif.testing.conformance.transfer import TransferConformance
 from digestif.testing.conformance.upkeep import DeletionPages, ExpiryPages, Maintenance, SchedulePages
@@ -117,6 +118,7 @@ class StoreConformance(
     SuspectClaims,
     SuspectMaintenance,
     Takes,
+    TenantRings,
     Threads,
     TimelinePages,
     TimelinesAhead,

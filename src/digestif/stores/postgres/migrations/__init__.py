@@ -4,7 +4,7 @@ The store applies them to an empty schema by itself. It leaves a schema of an ol
 other processes may be using it.
 
 The schema has two numbers. Its version is that of the last migration. The oldest version that may still write is in the
-name of a table, `writers_10`: every transaction locks that table in the weakest mode, by its name. To raise the number
+name of a table, `writers_11`: every transaction locks that table in the weakest mode, by its name. To raise the number
 is to rename the table, which waits for the transactions under way; the server then refuses statements with the name of
 before.
 """
@@ -23,7 +23,7 @@ from digestif.errors import ConfigError, StoreUnavailable
 from digestif.stores.schema import Schema, too_old
 
 FOLDER: Traversable = files(__name__)
-OLDEST = 10  # the oldest version that may still write once these migrations are applied
+OLDEST = 11  # the oldest version that may still write once these migrations are applied
 FIRST_WITH_TWO_NUMBERS = 10  # before, a process used no other version than its own
 LOCK = "SELECT pg_advisory_xact_lock(1145653061)"  # the number is "DIGE"; one process migrates at a time
 
@@ -146,7 +146,7 @@ SELECT setval(format('%I.%I', {1}, sequence)::regclass, highest)
 FROM (VALUES
     ('number', greatest(
         (SELECT max(greatest(batch, arrival)) FROM {0}.record), (SELECT max(number) FROM {0}.letter),
-        (SELECT max(version) FROM {0}.timeline)
+        (SELECT max(version) FROM {0}.timeline), (SELECT max(place) FROM {0}.history)
     )),
     ('ended', (SELECT max(number) FROM {0}.history)),
     ('namespace_id_seq', (SELECT max(id) FROM {0}.namespace)),

@@ -1,0 +1,72 @@
+"""The note with the named prefixes of a namespace, which every process reads again from time to time."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from digestif.clock import monotonic
+from digestif.core.tenants import LEARNED_WITHIN, MOST_TENANTS, Tenants
+from digestif.core.times import Millis, to_seconds
+from digestif.errors import StoreError
+
+if TYPE_CHECKING:
+    from digestif.stores.base import Store
+
+TENANTS_NOTE = "tenants"  # in partition 0: prefixes, and when each was named
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, int]).decode
+
+
+class TenantsNote:
+    """What a process knows of the note, and the prefixes that it wants to be there."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._wanted: tuple[str, ...] = ()
+        self._known = Tenants()
+        self._good_until: float | None = None
+
+    def tenants(self) -> Tenants:
+        """Return the named prefixes; the note is read once in half of LEARNED_WITHIN.
+
+        While the note can't be read, or written with wanted prefixes, those known before stay in force.
+        """
+        if self._good_until is None or monotonic() >= self._good_until:
+            self._good_until = monotonic() + to_seconds(LEARNED_WITHIN) / 2
+            with suppress(StoreError):
+                self._known = self._with_wanted()
+        return self._known
+
+    def name(self, prefixes: Iterable[str]) -> tuple[str, ...]:
+        """Want these prefixes from now on, and return those for which there was no room."""
+        self._wanted = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix))
+        self._good_until = None
+        named = self.tenants().named
+        return tuple(prefix for prefix in self._wanted if prefix not in named) if len(named) >= MOST_TENANTS else ()
+
+    def _with_wanted(self) -> Tenants:
+        """Read the note, and add the wanted prefixes that it lacks. Prefixes of other processes stay."""
+        while True:
+            noted = self._store.note(0, TENANTS_NOTE)
+            named = _named(noted)
+            missing = [prefix for prefix in self._wanted if prefix not in named][: MOST_TENANTS - len(named)]
+            if not missing:
+                return Tenants(named)
+            named |= dict.fromkeys(missing, self._time_of_naming())
+            if self._store.swap_note(0, TENANTS_NOTE, noted, _encode(named)):
+                return Tenants(named)
+
+    def _time_of_naming(self) -> Millis:
+        """Return the time; 0 in a namespace that has accepted nothing, so that nothing was filed elsewhere before."""
+        return self._store.time(0) if self._store.ledger().accepted else 0
+
+
+def _named(noted: bytes | None) -> dict[str, Millis]:
+    """Decode a note. A missing or damaged one names no prefix."""
+    try:
+        return {} if noted is None else _decode(noted)
+    except (msgspec.MsgspecError, UnicodeError):
+        return {}
