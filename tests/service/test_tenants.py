@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 
 from digestif import Policy
-from digestif.service.api import events
+from digestif.service.api import events, idempotency
 from digestif.service.dashboard import live
-from digestif.service.security import audit, reach
+from digestif.service.security import audit, reach, sessions
 from digestif.service.service import Service
 from digestif.service.settings import Limits
 from tests.servers import empty_server
@@ -337,6 +337,61 @@ def test_two_tokens_may_use_the_same_idempotency_key(tenants: Tenants) -> None:
 
     assert [reply.status for reply in replies] == [202, 202]
     assert all("idempotent-replayed" not in reply.headers for reply in replies)
+
+
+# What is kept for a while
+
+
+def test_one_token_does_not_push_out_the_idempotency_keys_of_another(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "BOUNDS", idempotency.BOUNDS._replace(entries=3))
+
+    def add(client: Client, timeline: str, key: str) -> Reply:
+        return client.post(f"/v1/timelines/{timeline}/records", {"value": 1}, headers={"Idempotency-Key": key})
+
+    first = add(tenants.b, "b:1", "theirs")
+    for number in range(10):
+        add(tenants.a, "a:1", str(number))
+
+    assert add(tenants.b, "b:1", "theirs").body == first.body
+    assert tenants.b.get("/v1/timelines/b%3A1").json()["pending"] == 1
+
+
+def test_one_token_does_not_push_out_what_the_audit_log_has_of_another(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "BOUNDS", audit.BOUNDS._replace(entries=3))
+    tenants.b.send("PUT", "/v1/timelines/b%3A1/policy", {"policy": "minimum=1m"})
+    for _ in range(10):
+        tenants.a.send("PUT", "/v1/timelines/a%3A1/policy", {"policy": "minimum=1m"})
+
+    who = [each["who"] for each in tenants.operator.get("/v1/audit").json()["entries"]]
+
+    assert who == ["a", "a", "a", "b"]
+
+
+def test_one_token_does_not_bring_back_the_sessions_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "BOUNDS", sessions.BOUNDS._replace(entries=2))
+    with tenants_on("memory://") as tenants:
+        theirs = tenants.visitor(tenants.b)
+        before = dict(theirs.cookies)
+        theirs.post("/logout")
+        for _ in range(5):
+            tenants.visitor(tenants.a).post("/logout")
+        theirs.cookies = before
+
+        assert theirs.get("/timelines").status == 303
+
+
+def test_the_digests_of_others_do_not_push_own_ones_out_of_the_list(tenants: Tenants) -> None:
+    bury(tenants.service, "a:1")
+    for number in range(5):
+        bury(tenants.service, f"b:{number}")
+
+    [own] = tenants.a.get("/v1/digests?limit=1").json()["digests"]
+
+    assert own["timeline"] == "a:1"
 
 
 # Limits

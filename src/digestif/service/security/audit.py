@@ -1,4 +1,4 @@
-"""The audit log: who changed what, and when. It is kept in the store, bounded, the oldest entries go first."""
+"""The audit log: who changed what, and when. It is kept in the store, bounded for each token: its oldest go first."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -86,8 +86,9 @@ async def _note(service: Service, entry: AuditEntry) -> None:
 
     def write() -> None:
         now = digests.store.time(0)
-        # The timeline is in the body only: what became of a deleted one stays in the log.
-        digests.store.keep(COLLECTION, Document(fresh_key(), encoded(entry, now=now)), bounds=BOUNDS, now=now)
+        # The timeline is in the body only: what became of a deleted one stays in the log. Each token has a ring.
+        document = Document(fresh_key(), encoded(entry, now=now), ring=entry.who)
+        digests.store.keep(COLLECTION, document, bounds=BOUNDS, now=now)
 
     try:
         await service.in_thread(write)

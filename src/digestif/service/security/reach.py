@@ -16,7 +16,6 @@ from digestif.routes.archive import KeptMessage
 from digestif.service.security.cursors import Cursors
 from digestif.service.security.tokens import Principal
 from digestif.service.service import Service
-from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.damage import Unreadable
 
 TIMELINES_READ = 500  # in one call, where some are passed over
@@ -107,9 +106,8 @@ async def ended_digests(
     service: Service, principal: Principal, *, timeline: str | None, limit: int
 ) -> list[HistoryEntry]:
     """The latest digests that the principal reaches."""
-    is_filtered = bool(principal.prefix) and timeline is None
-    found = await service.digests.history(timeline, HISTORY_LIMIT if is_filtered else limit)
-    return [entry for entry in found if principal.reaches(entry.timeline)][:limit]
+    found = await service.digests.history(timeline, limit, prefix=principal.prefix)
+    return [entry for entry in found if principal.reaches(entry.timeline)]
 
 
 async def reached_letter(service: Service, principal: Principal, letter_id: str) -> DeadLetter | None:
