@@ -33,6 +33,11 @@ def fresh_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
+def fresh_bytes(count: int) -> bytes:
+    """Random bytes that can't be guessed."""
+    return secrets.token_bytes(count)
+
+
 def shuffled(count: int) -> list[int]:
     """The numbers from 0 to count - 1 in random order."""
     return random.sample(range(count), count)

@@ -145,10 +145,11 @@ class Queries:
         check_text("prefix", prefix)
         after = None if after is None else check_text("after", after)
         found: list[Timeline] = []
+        most = PAGE_TIMELINES if wanted is not None else min(limit, PAGE_TIMELINES)
         while len(found) < limit:
-            page = self.store.scan(prefix=prefix, after=after, limit=PAGE_TIMELINES)
+            page = self.store.scan(prefix=prefix, after=after, limit=most)
             found += [_timeline(key, slot) for key, slot in page if wanted in (None, slot.state)]
-            if len(page) < PAGE_TIMELINES:
+            if len(page) < most:
                 break
             after = page[-1][0]
         return found[:limit]

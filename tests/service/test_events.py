@@ -246,7 +246,7 @@ def test_the_stream_of_a_client_that_does_not_keep_up_ends_behind_the_events_bef
     flood = [Event(b"%d" % number) for number in range(QUEUE + 5)]
 
     async def received() -> list[Event | None]:
-        listener = Listener(None)
+        listener = Listener("ada")
         listener.give(flood)
         listener.give(flood)
         return [listener.queue.get_nowait() for _ in range(listener.queue.qsize())]

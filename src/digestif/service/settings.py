@@ -37,8 +37,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     items: int = 1_000  # records in a request
     depth: int = 64  # of nested values
     rate: float = 0  # requests a second and token; 0: no limit
-    timelines: int = 0  # stored; records for new ones are refused beyond it; 0: no limit
-    streams: int = 100  # connections to the stream of events
+    timelines: int = 0  # stored, that a token reaches; records for new ones are refused beyond it; 0: no limit
+    streams: int = 100  # connections of a token to the stream of events
 
     @property
     def memory(self) -> int:

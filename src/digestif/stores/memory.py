@@ -377,6 +377,10 @@ class MemoryRows(NeverDamaged):
         matching = takewhile(lambda name: name.startswith(prefix), names)
         return [(name, self._slots[name]) for name in islice(matching, limit)]
 
+    def count_timelines(self, prefix: str, most: int) -> int:
+        matching = takewhile(lambda name: name.startswith(prefix), self._names.after(prefix, inclusive=True))
+        return sum(1 for _ in islice(matching, most))
+
     # records
 
     def put_record(self, batch: int, record: Stored, *, deadline: Millis | None, expires: Millis) -> bool:

@@ -102,6 +102,13 @@ class StoreReader(ABC):
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         """Stored timelines in the order of their keys, by code points; fewer than `limit` were the last."""
 
+    def count_timelines(self, prefix: str, *, most: int) -> int:
+        """How many stored timelines begin with the prefix; counting may end at `most`."""
+        count, after = 0, None
+        while count < most and (page := self.scan(prefix=prefix, after=after, limit=PAGE_READ)):
+            count, after = count + len(page), page[-1][0]
+        return count
+
     @abstractmethod
     def look_over(self, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
         """A page of timelines that wait, are ready or open and not paused, by their due times or lease ends.
@@ -188,6 +195,11 @@ class StoreReader(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close files and connections. The store can't be used afterwards."""
+
+
+def beyond(prefix: str) -> bytes:
+    """The first bytes behind all names that begin with a prefix: no UTF-8 has this byte."""
+    return prefix.encode() + b"\xff"
 
 
 def place_of(after: Place, *kinds: type) -> Any:

@@ -10,7 +10,7 @@ from digestif.aio import AsyncDigests
 from digestif.core.policy_shown import policy_text
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
-from digestif.service.security.audit import noted, preference_noted
+from digestif.service.security.audit import noted, policy_noted, preference_noted
 
 
 class Changed(Struct, frozen=True):
@@ -102,8 +102,9 @@ _new_preference = msgspec.json.Decoder(NewPreference)
 async def set_policy(request: Request) -> PolicyAnswer:
     given = await request.json(_new_policy)
     [timeline] = request.keys
-    service, change = request.service, request.service.digests.set_policy(timeline, given.policy)
-    await noted(change, service, request.principal, "set policy", timeline=timeline, subject=given.policy)
+    service, policy = request.service, policy_noted(given.policy)
+    change = service.digests.set_policy(timeline, policy)
+    await noted(change, service, request.principal, "set policy", timeline=timeline, subject=policy)
     return await show_policy(request)
 
 

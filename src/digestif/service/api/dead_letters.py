@@ -1,7 +1,6 @@
 """Endpoints about dead letters: list, show, replay, requeue, discard."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,8 +14,7 @@ from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import DeadLetterAnswer, RecordAnswer, letter_answer, record_answer
 from digestif.service.security.audit import noted
-
-READ_AT_MOST = 500  # letters in one request
+from digestif.service.security.reach import letters_page, reached_letter
 
 
 class DeadLettersQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,22 +56,17 @@ async def list_letters(request: Request) -> DeadLettersAnswer:
     timeline = given(query.timeline)
     if timeline is not None:
         request.refuse_outside(timeline)
-    is_filtered = bool(principal.prefix) and timeline is None
-    most = READ_AT_MOST if is_filtered else query.limit
-    found = await request.service.digests.dead_letters(timeline, given(query.after), most)
-    reached = [letter for letter in found if principal.reaches(letter.timeline)][: query.limit]
-    is_cut = len(reached) == query.limit
-    last = reached[-1].id if is_cut else found[-1].id if len(found) == most else None
-    return DeadLettersAnswer([letter_answer(letter) for letter in reached], last)
+    page = await letters_page(
+        request.service, principal, timeline=timeline, after=given(query.after), limit=query.limit
+    )
+    return DeadLettersAnswer([letter_answer(letter) for letter in page.letters], page.after)
 
 
 async def _letter(request: Request) -> DeadLetter:
-    """The dead letter in the path. 404 if there is none, 403 if its timeline is out of reach."""
-    service, [letter_id] = request.service, request.keys
-    letter = await service.in_thread(partial(service.digests.store.letter, letter_id))
+    """The dead letter in the path. 404 if there is none that the token reaches."""
+    letter = await reached_letter(request.service, request.principal, request.keys[0])
     if letter is None:
         raise Problem(404, "there is no such dead letter")
-    request.refuse_outside(letter.timeline)
     return letter
 
 

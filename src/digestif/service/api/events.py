@@ -27,6 +27,7 @@ from digestif.stores.base import HISTORY_LIMIT
 INTERVAL = 1.0  # seconds between two looks at the store
 HEARTBEAT = 15.0  # seconds between signs of life
 QUEUE = 2 * HISTORY_LIMIT  # events that wait for a slow client: those of any one look fit in
+TOKENS_SERVED = 10  # for which there is room if each has as many streams as it may
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 
 
@@ -67,7 +68,8 @@ def mark(number: str) -> bytes:
 class Client:
     """One that listens."""
 
-    def __init__(self, timeline: str | None, begins_after: str | None = None) -> None:
+    def __init__(self, token: str, timeline: str | None = None, begins_after: str | None = None) -> None:
+        self.token = token  # its name
         self.timeline = timeline
         self.begins_after = begins_after  # the digest before the first that is queued; None if it is not known yet
         self.queue: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -90,11 +92,50 @@ class Client:
             self.queue.put_nowait(None)
 
 
+class Places:
+    """The streams of one process: a token has at most `limits.streams` of them, whatever others have.
+
+    All tokens together have at most ten times as many. Beyond that, one more ends the latest stream of the token that
+    has most, if that is more than its own token has.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._taken: dict[str, list[Client]] = {}  # by the names of tokens, in the order in which they came
+
+    def __len__(self) -> int:
+        return sum(map(len, self._taken.values()))
+
+    def take(self, client: Client) -> bool:
+        """Give a client a place; False if its token has as many as it may."""
+        most, own = self._service.settings.limits.streams, len(self._taken.get(client.token, ()))
+        if own >= most or (len(self) >= most * TOKENS_SERVED and not self._make_room(more_than=own + 1)):
+            return False
+        self._taken.setdefault(client.token, []).append(client)
+        return True
+
+    def leave(self, client: Client) -> None:
+        """Free the place of a client, if it has one."""
+        own = self._taken.get(client.token, [])
+        if client in own:
+            own.remove(client)
+        if not own:
+            self._taken.pop(client.token, None)
+
+    def _make_room(self, *, more_than: int) -> bool:
+        clients = max(self._taken.values(), key=len)
+        if len(clients) <= more_than:
+            return False
+        clients.pop().end()
+        return True
+
+
 class Hub:
     """The clients of one process, and the poller that serves them."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._places = service.part(Places)
         self._clients: set[Client] = set()
         self._poller: asyncio.Task[None] | None = None
         self._view: View | None = None
@@ -103,16 +144,17 @@ class Hub:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def admit(self, timeline: str | None) -> Client | None:
-        """A place for one more client, until it leaves; None if as many listen as may."""
-        if len(self._clients) >= self._service.settings.limits.streams:
+    def admit(self, token: str, timeline: str | None) -> Client | None:
+        """A place for one more client of a token, until it leaves; None if as many listen as may."""
+        client = Client(token, timeline, None if self._feed is None else self._feed.last)
+        if not self._places.take(client):
             return None
-        client = Client(timeline, None if self._feed is None else self._feed.last)
         self._clients.add(client)
         return client
 
     def leave(self, client: Client) -> None:
         """Let a client go, whether it has listened or not."""
+        self._places.leave(client)
         self._clients.discard(client)
         if not self._clients and self._poller is not None:
             self._poller.cancel()
@@ -206,9 +248,9 @@ async def stream(request: Request) -> Stream:
     timeline = given(query.timeline)
     if timeline is not None:
         await request.service.digests.timeline(timeline)  # refuses a wrong key
-    client = hub.admit(timeline)
+    client = hub.admit(request.principal.name, timeline)
     if client is None:
-        raise Problem(429, "as many clients listen as may", retry_after=10)
+        raise Problem(429, "as many clients listen with this token as may", retry_after=10)
     last = request.headers.get(b"last-event-id")
     request.scope["state"][STREAMING] = True
     parts = hub.listen(client, None if last is None else last.decode("latin-1"))

@@ -77,7 +77,7 @@ async def once(request: Request, key: bytes, body: bytes, call: Call) -> Answer:
 
     async def work() -> Answer:
         try:
-            return await _once(request, Asked(name, asked, token_and_key), body, call)
+            return await _once(request, Asked(name, asked, token_and_key, request.principal.prefix), body, call)
         finally:
             del under_way[name]
 
@@ -101,14 +101,15 @@ class Asked(NamedTuple):
     name: str
     request: str
     old_seed: str
+    ring: str  # of the token's prefix: other tokens do not push the reservation out
 
 
 async def _once(request: Request, asked: Asked, body: bytes, call: Call) -> Answer:
     service, store = request.service, request.service.digests.store
-    found = await service.in_thread(partial(_reserve, store, asked.name, asked.request))
+    found = await service.in_thread(partial(_reserve, store, asked.name, asked.request, asked.ring))
     if not found.is_own:
         return _repeated(found.kept, asked.request)
-    own = Reservation(store, asked.name, found.kept)
+    own = Reservation(store, asked.name, found.kept, asked.ring)
     try:
         async with _renewed(service, own):
             given = await call(request, body, found.kept.seed or asked.old_seed)
@@ -129,7 +130,7 @@ class Found(NamedTuple):
     is_own: bool
 
 
-def _reserve(store: Store, name: str, asked: str) -> Found:
+def _reserve(store: Store, name: str, asked: str, ring: str = "") -> Found:
     """Reserve the key, unless another request has it.
 
     While the store could not be written, others could not renew theirs: after a long wait none is taken over, and an
@@ -137,17 +138,17 @@ def _reserve(store: Store, name: str, asked: str) -> Found:
     """
     began = monotonic()
     own = Kept(asked, store.time(0), seed=fresh_id(), owner=fresh_id())
-    if not _keep(store, name, own):
+    if not _keep(store, name, own, ring=ring):
         earlier = store.kept(COLLECTION, name, now=None)
         if earlier is None:  # it was given up just now
-            return _reserve(store, name, asked)
+            return _reserve(store, name, asked, ring)
         kept = _decode(earlier.body)
         if not _is_abandoned(earlier, store.time(0)) or kept.request != asked or _is_long_ago(began):
             return Found(kept, is_own=False)
         own = replace(own, seed=kept.seed)
-        if not _keep(store, name, own, instead_of=earlier.body):  # of several, one takes it over
+        if not _keep(store, name, own, ring=ring, instead_of=earlier.body):  # of several, one takes it over
             return Found(kept, is_own=False)
-    reservation = Reservation(store, name, own)
+    reservation = Reservation(store, name, own, ring)
     while _is_long_ago(began):
         began = monotonic()
         if not reservation.renew():
@@ -167,8 +168,8 @@ def _is_long_ago(began: float) -> bool:
 class Reservation:
     """The reservation of a request that is under way. Its methods change nothing if another has taken it over."""
 
-    def __init__(self, store: Store, name: str, kept: Kept) -> None:
-        self._store, self._name = store, name
+    def __init__(self, store: Store, name: str, kept: Kept, ring: str = "") -> None:
+        self._store, self._name, self._ring = store, name, ring
         self.kept = kept
 
     def renew(self) -> bool:
@@ -192,7 +193,7 @@ class Reservation:
     def _replace(self, kept: Kept, *, now: Millis | None = None) -> bool:
         """Replace what is kept. If a commit got no answer, it may not be what is known here: then it is read."""
         there: bytes | None = _encode(self.kept)
-        while not _keep(self._store, self._name, kept, instead_of=there, now=now):
+        while not _keep(self._store, self._name, kept, ring=self._ring, instead_of=there, now=now):
             found = self._store.kept(COLLECTION, self._name, now=None)
             if found is not None and not self._is_own(found):
                 return False
@@ -226,8 +227,10 @@ async def _renewed(service: Service, own: Reservation) -> AsyncIterator[None]:
         await renewing
 
 
-def _keep(store: Store, name: str, kept: Kept, *, instead_of: bytes | None = None, now: Millis | None = None) -> bool:
-    document = Document(name, _encode(kept))
+def _keep(
+    store: Store, name: str, kept: Kept, *, ring: str, instead_of: bytes | None = None, now: Millis | None = None
+) -> bool:
+    document = Document(name, _encode(kept), ring=ring)
     return store.keep(COLLECTION, document, bounds=BOUNDS, replace=False if instead_of is None else instead_of, now=now)
 
 

@@ -16,7 +16,7 @@ from digestif.service.api.idempotency import once
 from digestif.service.api.problems import ProblemDocument, problem_of
 from digestif.service.api.record_texts import LINES, MANY, ONE, Form, additions, refuse_deep, too_many
 from digestif.service.api.requests import JSON, NDJSON, Answer, Request, answer, require_type
-from digestif.service.api.room import Room
+from digestif.service.api.room import Rooms
 from digestif.service.turns import Turns, finished
 from digestif.stores.codec import Decoded
 
@@ -105,8 +105,9 @@ async def _read(request: Request, body: bytes, form: Form, timeline: str = "") -
 
 def _room(request: Request, timelines: Collection[str]) -> AbstractAsyncContextManager[None]:
     """Room for these timelines while records are added, if their number is limited."""
-    is_limited = request.service.settings.limits.timelines
-    return request.service.part(Room).reserved(timelines) if is_limited else nullcontext()
+    if not request.service.settings.limits.timelines:
+        return nullcontext()
+    return request.service.part(Rooms).of(request.principal.prefix).reserved(timelines)
 
 
 def key_of(seed: str, index: int) -> str:

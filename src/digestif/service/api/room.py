@@ -3,21 +3,36 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 
 from digestif.clock import monotonic
 from digestif.core.records import State
 from digestif.service.api.problems import Problem
 from digestif.service.service import Service
 
-COUNT_LASTS = 1.0  # seconds
+COUNT_LASTS = 1.0  # seconds, at least
+COUNTING = 1 / 20  # share of the time that counting takes at most
 
 
-class Room:
-    """How many timelines there are, how many may come with requests under way, and how many have since the count."""
+class Rooms:
+    """A room for each prefix of tokens: a token has as many timelines as are allowed, whatever others have."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._counted_at = -COUNT_LASTS
+        self._rooms: dict[str, Room] = {}
+
+    def of(self, prefix: str) -> "Room":
+        if prefix not in self._rooms:
+            self._rooms[prefix] = Room(self._service, prefix)
+        return self._rooms[prefix]
+
+
+class Room:
+    """How many timelines with a prefix there are, may come with requests under way, and have come since the count."""
+
+    def __init__(self, service: Service, prefix: str) -> None:
+        self._service, self._prefix = service, prefix
+        self._outdated_at = 0.0
         self._counted = 0
         self._added = 0  # by requests that have ended since the count began
         self._reserved = 0  # by requests under way: the store may have their timelines, or not
@@ -57,8 +72,7 @@ class Room:
         if new:
             await self._count()
         if new and not self._has_room(new):
-            most = self._service.settings.limits.timelines
-            raise Problem(507, f"there are {self._counted} timelines, and {most} are allowed: no new ones")
+            raise Problem(507, "this token has as many timelines as are allowed: no new ones")
         return self._take(new)
 
     def _take(self, number: int) -> int:
@@ -69,15 +83,21 @@ class Room:
 
     @property
     def _is_outdated(self) -> bool:
-        return monotonic() - self._counted_at >= COUNT_LASTS
+        return monotonic() >= self._outdated_at
 
     def _has_room(self, number: int) -> bool:
-        return self._counted + self._added + self._reserved + number <= self._service.settings.limits.timelines
+        return self._counted + self._added + self._reserved + number <= self._most
+
+    @property
+    def _most(self) -> int:
+        return self._service.settings.limits.timelines
 
     async def _count(self) -> None:
-        before = self._added
-        self._counted = (await self._service.digests.backlog()).timelines
-        self._counted_at = monotonic()
+        before, began = self._added, monotonic()
+        count = partial(self._service.digests.store.count_timelines, self._prefix, most=self._most)
+        self._counted = await self._service.in_thread(count)
+        ended = monotonic()
+        self._outdated_at = ended + max(COUNT_LASTS, (ended - began) / COUNTING)
         self._added -= before  # what was added during the count may count twice, until the next one
 
     async def _new(self, timelines: Collection[str]) -> int:

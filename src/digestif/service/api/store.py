@@ -19,6 +19,8 @@ from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import LedgerAnswer, ledger_answer
 from digestif.service.security.audit import AuditEntry, audit_entries
+from digestif.service.security.cursors import Cursors
+from digestif.service.security.reach import ended_digests, reached_message
 from digestif.stores.documents import DOCUMENTS_PAGE
 from digestif.stores.versions import versions
 
@@ -41,15 +43,14 @@ async def list_digests(request: Request) -> DigestsAnswer:
     timeline = given(query.timeline)
     if timeline is not None:
         request.refuse_outside(timeline)
-    return DigestsAnswer(await request.service.digests.history(timeline, query.limit, prefix=principal.prefix))
+    return DigestsAnswer(await ended_digests(request.service, principal, timeline=timeline, limit=query.limit))
 
 
 async def show_message(request: Request) -> KeptMessage:
     """A message that was sent, if messages are kept."""
-    found = await request.service.digests.message(request.keys[0])
+    found = await reached_message(request.service, request.principal, request.keys[0])
     if found is None:
         raise Problem(404, "no message of this digest was kept")
-    request.refuse_outside(found.timeline)
     return found
 
 
@@ -171,7 +172,8 @@ class AuditAnswer(Struct, frozen=True):
 
 
 async def list_audit(request: Request) -> AuditAnswer:
-    query = request.query(AuditQuery)
-    found = await audit_entries(request.service, before=given(query.before), limit=query.limit)
+    query, cursors, principal = request.query(AuditQuery), request.service.part(Cursors), request.principal
+    before = await cursors.open(given(query.before), principal, "audit", name="before")
+    found = await audit_entries(request.service, before=before, limit=query.limit)
     last = found[-1][0] if len(found) == query.limit else None
-    return AuditAnswer([entry for _, entry in found], last)
+    return AuditAnswer([entry for _, entry in found], await cursors.seal(last, principal, "audit"))

@@ -19,6 +19,7 @@ from digestif.service.api.shapes import (
     sighting_answer,
     timeline_answer,
 )
+from digestif.service.security import reach
 
 
 class TimelinesQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,8 +61,14 @@ async def list_timelines(request: Request) -> TimelinesAnswer:
     """List the timelines that are stored."""
     query, digests = request.query(TimelinesQuery), request.service.digests
     prefix = reached_prefix(request, query.prefix)
-    state, after = given(query.state), given(query.after)
-    page = await digests.timelines_page(state=state, prefix=prefix, after=after, limit=query.limit)
+    page = await reach.timelines_page(
+        request.service,
+        request.principal,
+        state=given(query.state),
+        prefix=prefix,
+        after=given(query.after),
+        limit=query.limit,
+    )
     workers = await digests.workers()
     found = [timeline_answer(each, unhandled=is_unhandled(each.key, workers)) for each in page.timelines]
     return TimelinesAnswer(found, page.after)
@@ -92,7 +99,7 @@ async def peek(request: Request) -> RecordsAnswer:
 
 async def explain(request: Request) -> Explanation:
     """Explain why a timeline is due when it is."""
-    return await request.service.digests.explain(request.keys[0])
+    return await reach.explanation(request.service, request.principal, request.keys[0])
 
 
 async def trace(request: Request) -> TraceAnswer:

@@ -13,7 +13,7 @@ from digestif.service.dashboard import deliveries
 from digestif.service.dashboard.messages import has_changed
 from digestif.service.dashboard.timelines import asked_timeline, show
 from digestif.service.dashboard.visits import Answer, Visit
-from digestif.service.security.audit import noted, preference_noted
+from digestif.service.security.audit import noted, policy_noted, preference_noted
 from digestif.service.waits import to_its_end
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def _record(visit: Visit) -> str:
 
 
 def _policy(visit: Visit) -> str:
-    return visit.asked("policy")
+    return policy_noted(visit.asked("policy"))
 
 
 def _preference(visit: Visit) -> str:
@@ -76,8 +76,9 @@ def _on_timeline(name: str, deed: Deed, subject: Callable[[Visit], str | None] =
     """An action on a timeline. `subject` is what the audit log keeps of the form."""
 
     async def answer(visit: Visit) -> Response:
-        key, kept = asked_timeline(visit), subject(visit)
+        key = asked_timeline(visit)
         try:
+            kept = subject(visit)
             said = await _noted(deed(visit, key), visit, name, key, kept, is_change=has_changed)
         except StoreError:
             raise

@@ -1,6 +1,5 @@
 """What went out, and what did not: digests that ended lately, kept messages, dead letters."""
 
-from functools import partial
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -10,17 +9,15 @@ from digestif.core.records import DeadLetter, check_timeline
 from digestif.routes.archive import KeptMessage
 from digestif.service.dashboard.timelines import framed
 from digestif.service.dashboard.visits import Refused, Visit, reached
+from digestif.service.security.reach import ended_digests, letters_page, reached_letter, reached_message
 
 PAGE = 50
-SEARCHED = 500  # entries that are read for those whose token has a prefix
 RECORDS = 100
 
 
 async def digests(visit: Visit) -> Response:
     timeline = _asked_timeline(visit)
-    prefix = "" if visit.principal is None else visit.principal.prefix
-    found = await visit.digests.history(timeline, limit=PAGE, prefix=prefix)
-    shown = [entry for entry in found if _reaches(visit, entry.timeline)]
+    shown = await ended_digests(visit.service, visit.reader, timeline=timeline, limit=PAGE)
     return visit.render("digests.html", digests=shown, timeline=timeline, keeps=visit.service.settings.keep_messages)
 
 
@@ -34,24 +31,23 @@ async def message(visit: Visit) -> Response:
 
 
 async def _kept(visit: Visit) -> KeptMessage:
-    found = await visit.digests.message(visit.asked("id"))
+    found = await reached_message(visit.service, visit.reader, visit.asked("id"))
     if found is None:
         raise Refused(
             404, "No message of this digest is kept", "Messages are kept by choice, and the oldest leave first."
         )
-    reached(visit, found.timeline)
     return found
 
 
 async def dead_letters(visit: Visit) -> Response:
     timeline = _asked_timeline(visit)
-    limit = PAGE if timeline is not None or visit.sees_everything else SEARCHED
-    found = await visit.digests.dead_letters(timeline, visit.asked("after") or None, limit)
+    after = visit.asked("after") or None
+    page = await letters_page(visit.service, visit.reader, timeline=timeline, after=after, limit=PAGE)
     kept = {} if timeline is None else {"timeline": timeline}
-    more = "/dead-letters?" + urlencode({**kept, "after": found[-1].id}) if len(found) == limit else None
+    more = None if page.after is None else "/dead-letters?" + urlencode({**kept, "after": page.after})
     return visit.render(
         "dead_letters.html",
-        letters=[letter for letter in found if _reaches(visit, letter.timeline)],
+        letters=page.letters,
         timeline=timeline,
         more=more,
         is_first=not visit.asked("after"),
@@ -63,12 +59,10 @@ async def dead_letter(visit: Visit) -> Response:
 
 
 async def asked_letter(visit: Visit) -> DeadLetter:
-    """The dead letter of the request, if the principal reaches its timeline."""
-    store = visit.digests.store
-    found = await visit.service.in_thread(partial(store.letter, visit.asked("id")))
+    """The dead letter of the request, if there is one that the principal reaches."""
+    found = await reached_letter(visit.service, visit.reader, visit.asked("id"))
     if found is None:
-        raise Refused(404, "There is no such dead letter", "It was replayed, requeued or discarded meanwhile.")
-    reached(visit, found.timeline)
+        raise Refused(404, "There is no such dead letter", "It was replayed, requeued or discarded.")
     return found
 
 
@@ -83,7 +77,3 @@ async def show_letter(visit: Visit, letter: DeadLetter, *, problem: str | None =
 def _asked_timeline(visit: Visit) -> str | None:
     asked = visit.asked("timeline")
     return reached(visit, check_timeline(asked)) if asked else None
-
-
-def _reaches(visit: Visit, timeline: str) -> bool:
-    return visit.principal is not None and visit.principal.reaches(timeline)

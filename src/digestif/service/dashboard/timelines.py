@@ -9,6 +9,7 @@ from digestif.core.records import State, check_timeline
 from digestif.service.dashboard.life import life
 from digestif.service.dashboard.rendering import environment
 from digestif.service.dashboard.visits import Refused, Visit, reached
+from digestif.service.security import reach
 
 PAGE = 50
 RECORDS = 100  # pending records that a page shows
@@ -29,8 +30,10 @@ MESSAGE_HEADERS = {  # of a message inside a page: nothing but its own styles an
 async def timelines(visit: Visit) -> Response:
     state, prefix = visit.asked("state"), _prefix(visit)
     known = [State.WAITING, State.READY, State.OPEN]
-    page = await visit.digests.timelines_page(
-        state=state if state in known else None,
+    page = await reach.timelines_page(
+        visit.service,
+        visit.reader,
+        state=State(state) if state in known else None,
         prefix=prefix,
         after=visit.asked("after") or None,
         limit=PAGE,
@@ -53,7 +56,7 @@ async def timelines(visit: Visit) -> Response:
 def _prefix(visit: Visit) -> str:
     """The prefix that was asked for, within the one of the principal."""
     asked = visit.asked("prefix")
-    own = "" if visit.principal is None else visit.principal.prefix
+    own = visit.reader.prefix
     return asked if asked.startswith(own) else own
 
 
@@ -73,7 +76,7 @@ async def show(visit: Visit, key: str, *, problem: str | None = None, status: in
 async def _facts(visit: Visit, key: str) -> dict[str, Any]:
     digests = visit.digests
     found = await digests.timeline(key)
-    explanation = await digests.explain(key)
+    explanation = await reach.explanation(visit.service, visit.reader, key)
     records = await digests.peek(key, limit=RECORDS)
     history = await digests.history(key, limit=HISTORY)
     preference = await digests.preference(key)

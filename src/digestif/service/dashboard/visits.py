@@ -66,6 +66,12 @@ class Visit:
         return self.service.digests
 
     @property
+    def reader(self) -> Principal:
+        """The principal of a page that only those who may read reach."""
+        assert self.principal is not None
+        return self.principal
+
+    @property
     def is_admin(self) -> bool:
         return self.principal is not None and self.principal.may(Scope.ADMIN)
 

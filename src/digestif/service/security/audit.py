@@ -1,4 +1,4 @@
-"""The audit log: who changed what, and when. It is kept in the store, bounded, the oldest entries go first."""
+"""The audit log: who changed what, and when. It is kept in the store, bounded for each token: its oldest go first."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from digestif.errors import StoreError
+from digestif.core.policy import Policy
+from digestif.core.times import Millis
+from digestif.errors import ConfigError, StoreError
 from digestif.ids import fresh_key
 from digestif.service.security.tokens import Principal
 from digestif.service.service import Service
@@ -21,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 COLLECTION = "audit"
 BOUNDS = Bounds(entries=10_000, bytes=10 << 20, age=365 * 86_400_000)
+LONGEST_POLICY = 4_000  # characters of the text that a caller sends
+LONGEST = 280  # bytes of each text of an entry as it is stored: all entries fit the bytes, whatever callers write
 
 
 class AuditEntry(Struct, frozen=True, omit_defaults=True):
@@ -34,6 +38,25 @@ class AuditEntry(Struct, frozen=True, omit_defaults=True):
 
 
 _decode = msgspec.json.Decoder(AuditEntry).decode
+
+
+def entry_of(who: str, what: str, *, timeline: str, subject: str | None) -> AuditEntry:
+    """An entry with texts of bounded length; the log sets its time."""
+    return AuditEntry(0.0, _cut(who), what, _cut(timeline), None if subject is None else _cut(subject))
+
+
+def _cut(text: str) -> str:
+    """A text as it is, or the beginning of one that is too long."""
+    length = LONGEST
+    shown = text[:length]
+    while len(msgspec.json.encode(shown)) > LONGEST:
+        length = length * 3 // 4
+        shown = f"{text[:length]}…"
+    return shown if shown == text or shown.endswith("…") else f"{text[: length - 5]}…"
+
+
+def encoded(entry: AuditEntry, *, now: Millis) -> bytes:
+    return msgspec.json.encode(replace(entry, at=now / 1000))
 
 
 async def noted(
@@ -51,7 +74,7 @@ async def noted(
     async def make() -> T:
         answer = await change
         if is_change(answer):
-            await _note(service, AuditEntry(0.0, principal.name, what, timeline, subject))
+            await _note(service, entry_of(principal.name, what, timeline=timeline, subject=subject))
         return answer
 
     return await to_its_end(make())
@@ -63,14 +86,21 @@ async def _note(service: Service, entry: AuditEntry) -> None:
 
     def write() -> None:
         now = digests.store.time(0)
-        body = msgspec.json.encode(replace(entry, at=now / 1000))
-        # The timeline is in the body only: what became of a deleted one stays in the log.
-        digests.store.keep(COLLECTION, Document(fresh_key(), body), bounds=BOUNDS, now=now)
+        # The timeline is in the body only: what became of a deleted one stays in the log. Each token has a ring.
+        document = Document(fresh_key(), encoded(entry, now=now), ring=entry.who)
+        digests.store.keep(COLLECTION, document, bounds=BOUNDS, now=now)
 
     try:
         await service.in_thread(write)
     except StoreError:
         logger.exception("the audit log lacks: %s by %s", entry.what, entry.who)
+
+
+def policy_noted(text: str) -> str:
+    """A policy as the log has it: its canonical text. ConfigError if it is none, or so long that reading it is slow."""
+    if len(text) > LONGEST_POLICY:
+        raise ConfigError(f"policy: {len(text):,} characters, allowed are {LONGEST_POLICY:,}")
+    return str(Policy.parse(text))
 
 
 def preference_noted(cadence: str, zone: str | None) -> str:

@@ -92,7 +92,7 @@ def shared_secret(store: Store) -> bytes:
 
 def log_out(store: Store, session: Session) -> None:
     """End a session in all processes."""
-    store.keep(LOGGED_OUT, Document(session.id, b""), bounds=BOUNDS, replace=True, now=None)
+    store.keep(LOGGED_OUT, Document(session.id, b"", ring=session.token), bounds=BOUNDS, replace=True, now=None)
 
 
 def is_logged_out(store: Store, session: Session) -> bool:

@@ -11,6 +11,7 @@ from digestif.stores.base import LeaseEnd
 from digestif.stores.damage import Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas, in_columns
 from digestif.stores.postgres.transaction import SQL, Transaction, as_bytes, as_text, encoded
+from digestif.stores.reader import beyond
 from digestif.stores.rows import NEVER, Found, Marks, TimelineRow, Waiting, bodies, marks
 
 MARKS = (*(Bigints,) * len(Marks._fields), Byteas)  # and the slot
@@ -195,6 +196,11 @@ class PostgresSlots(Transaction):
             rows = self._execute(SQL.scan_from, (self._namespace, prefix.encode(), limit))
         found = [(as_text(key), slot) for key, slot in rows]
         return [(key, self._unless_damaged(read_slot, key, slot)) for key, slot in found if key.startswith(prefix)]
+
+    def count_timelines(self, prefix: str, most: int) -> int:
+        self._write_slots()
+        count: int = self._value(SQL.count_prefix, self._namespace, prefix.encode(), beyond(prefix), most)
+        return count
 
     # Damage
 

@@ -146,6 +146,9 @@ SELECT newest.* FROM timeline_name, LATERAL (
 ) AS newest
 WHERE timeline_name.namespace = %s AND timeline_name.key >= %s ORDER BY timeline_name.key LIMIT %s
 
+-- name: count_prefix
+SELECT count(*) FROM (SELECT FROM timeline_name WHERE namespace = %s AND key >= %s AND key < %s LIMIT %s) AS counted
+
 -- A damaged timeline leaves all indexes of times, whatever its slot says. The caller has locked it.
 -- name: unindex
 UPDATE timeline SET waiting = NULL, ready = NULL, since = NULL, until = NULL, paused_until = NULL, expires = NULL

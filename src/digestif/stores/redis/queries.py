@@ -14,7 +14,7 @@ from digestif.core.terms import Override
 from digestif.core.times import Millis
 from digestif.core.transfer import is_incoming, move_start
 from digestif.stores.damage import Unreadable
-from digestif.stores.reader import UNLEASED, Part
+from digestif.stores.reader import UNLEASED, Part, beyond
 from digestif.stores.redis import encoding
 from digestif.stores.redis.client.commands import Command, WrongType
 from digestif.stores.redis.client.link import all_required
@@ -64,6 +64,10 @@ class RedisQueries(RedisOverview, RedisRings):
                     found.append((name, slot))
             after = page[-1]
         return found
+
+    def count_timelines(self, prefix: str, *, most: int) -> int:
+        bounds = (b"[" + prefix.encode(), b"(" + beyond(prefix))
+        return sum(self._scripts.get(self._everywhere("names", "ZLEXCOUNT", *bounds)))
 
     def _names(self, *, prefix: str, after: str | None, limit: int) -> list[str]:
         first = prefix.encode()

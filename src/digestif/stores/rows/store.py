@@ -332,6 +332,9 @@ class RowStore(Store, TransferStore):
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         return self._read(lambda rows: queries.scan(rows, prefix=prefix, after=after, limit=limit))
 
+    def count_timelines(self, prefix: str, *, most: int) -> int:
+        return self._read(lambda rows: rows.count_timelines(prefix, most))
+
     def look_over(self, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
         return self._read(lambda rows: queries.look_over(rows, order, prefix=prefix, after=after, limit=limit))
 

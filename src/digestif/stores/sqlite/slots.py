@@ -15,6 +15,7 @@ from digestif.core.times import Millis
 from digestif.core.transfer import FOREVER
 from digestif.stores.base import Arrival, LeaseEnd
 from digestif.stores.damage import Unreadable
+from digestif.stores.reader import beyond
 from digestif.stores.rows import NEVER, Found, Marks, TimelineRow, Waiting, marks
 from digestif.stores.rows.bodies import read_slot, timeline_row
 from digestif.stores.sqlfile import load_statements
@@ -284,6 +285,11 @@ class SqliteSlots:
         else:
             rows = self._rows(SQL.scan_from, (self._namespace, prefix, limit))
         return [(key, self._unless_damaged(read_slot, key, slot)) for key, slot in rows if key.startswith(prefix)]
+
+    def count_timelines(self, prefix: str, most: int) -> int:
+        self._write_slots()
+        count: int = self._value(SQL.count_prefix, self._namespace, prefix, beyond(prefix), most)
+        return count
 
     def timeline_rows(self, *, after: str | None, limit: int) -> list[TimelineRow]:
         self._write_slots()

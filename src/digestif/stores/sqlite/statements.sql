@@ -132,6 +132,9 @@ SELECT key, slot FROM timeline WHERE namespace = ? AND key > CAST(? AS TEXT) ORD
 -- name: scan_from
 SELECT key, slot FROM timeline WHERE namespace = ? AND key >= ? ORDER BY key LIMIT ?
 
+-- name: count_prefix
+SELECT count(*) FROM (SELECT 1 FROM timeline WHERE namespace = ? AND key >= ? AND key < CAST(? AS TEXT) LIMIT ?)
+
 -- name: insert_record
 INSERT INTO record (arrival, batch, namespace, key, timestamp, deadline, expires, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)

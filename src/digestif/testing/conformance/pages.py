@@ -50,6 +50,14 @@ class TimelinePages(Suite):
         for prefix in ["a", "a:", "%", "_", "a_", "A", "é", "\0", "\U0010ffff", "😀", "x" * 511, "none"]:
             found = [timeline for timeline, _ in store.scan(prefix=prefix, after=None, limit=200)]
             assert found == sorted(key for key in HOSTILE if key.startswith(prefix))
+            assert store.count_timelines(prefix, most=200) == len(found)
+
+    def test_counting_timelines_may_end_early(self, store: Store) -> None:
+        """Fact 88. A limit on the timelines of a prefix: a count that reaches it is at least as high."""
+        arrive_everywhere(store, [f"{tenant}:{number}" for tenant in "abc" for number in range(5)])
+
+        assert [store.count_timelines(prefix, most=100) for prefix in ("", "b:", "d:")] == [15, 5, 0]
+        assert 3 <= store.count_timelines("b:", most=3) <= 5
 
     def test_a_scan_shows_each_timeline_as_it_is(self, store: Store) -> None:
         """Fact 1. What scan says of a timeline is what inspect says, paused idle ones too."""
