@@ -5,11 +5,11 @@ that all processes of a store share. Encryption is a keystream of HMAC-SHA256 ov
 number, the purpose and the encrypted text.
 """
 
-import asyncio
 import base64
 import hmac
 from binascii import Error
 from collections.abc import Sequence
+from functools import partial
 
 from digestif.errors import ConfigError
 from digestif.ids import fresh_bytes
@@ -47,7 +47,7 @@ class Cursors:
     async def _of_store(self) -> "Keys":
         store = self._service.digests.store
         if self._keys is None or self._keys[0] is not store:
-            self._keys = store, Keys(await asyncio.to_thread(shared_secret, store))
+            self._keys = store, Keys(await self._service.in_thread(partial(shared_secret, store)))
         return self._keys[1]
 
 
