@@ -260,6 +260,11 @@ def counted(read: Callable[..., Any], seen: list[int]) -> Callable[..., Any]:
     return call
 
 
+def test_an_address_with_very_many_parameters_is_refused(visitor: Visitor) -> None:
+    assert visitor.get("/timelines?" + "&".join(f"p{number}=1" for number in range(20))).status == 200
+    assert visitor.get("/timelines?" + "&".join(f"p{number}=1" for number in range(21))).status == 400
+
+
 def test_an_address_with_a_slash_behind_it_leads_to_its_page_whatever_the_proxy_speaks() -> None:
     with serving(settings=settings_with(public="https://digests.example")) as (client, _):
         visitor = Visitor(client)
