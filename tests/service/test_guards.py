@@ -5,11 +5,13 @@ import json
 import resource
 import socket
 import time
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 
 from digestif.service.connection import HEAD_BYTES, Connection
+from digestif.service.security.hosts import Hosts
 from digestif.service.server import CONNECTIONS, OTHER_FILES, most_connections
 from digestif.service.settings import Limits
 from tests.service.harness import TIMEOUT, Client, Reply, serving, settings_with, token_of
@@ -57,6 +59,40 @@ def test_a_page_of_our_own_may_change_something(client: Client) -> None:
 def test_a_page_under_the_public_address_may_change_something() -> None:
     with serving(settings=settings_with(public="https://digest.example.org")) as (client, _):
         assert client.post(ADD, {"value": 1}, headers={"Origin": "https://digest.example.org"}).status == 202
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("digest.example.org", "http://digest.example.org", 403),
+        ("digest.example.org:443", "http://digest.example.org:443", 403),
+        ("digest.example.org", "https://digest.example.org", 202),
+        ("127.0.0.1:8321", "http://127.0.0.1:8321", 202),  # people on the computer itself come without the proxy
+        ("x.example", "https://x.example", 202),
+    ],
+)
+def test_under_a_public_address_of_https_only_its_own_pages_may_change_something(
+    host: str, origin: str, status: int
+) -> None:
+    with serving(settings=settings_with(public="https://digest.example.org", hosts=("x.example",))) as (client, _):
+        reply = client.post(ADD, {"value": 1}, headers={"Host": host, "Origin": origin})
+
+        assert reply.status == status
+
+
+def test_names_of_hosts_take_little_memory() -> None:
+    hosts = Hosts(settings_with())
+    tracemalloc.start()
+    try:
+        for number in range(3_000):
+            assert not hosts.are_ours(b"%d" % number + b"x" * 30_000)
+            assert not hosts.are_ours(b"%d.example" % number)
+            assert hosts.are_ours(b"localhost:%d" % number)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held < 500_000
 
 
 def test_more_requests_than_a_token_may_make_are_refused_for_a_while() -> None:

@@ -1,13 +1,15 @@
 """Probes and metrics."""
 
+import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import pytest
@@ -19,9 +21,10 @@ from digestif.client import Client as DigestifClient
 from digestif.errors import Overloaded
 from digestif.service import waits
 from digestif.service.api import idempotency
+from digestif.service.connection import Connection
 from digestif.service.service import Service
 from digestif.testing.postgres import PostgresServer
-from tests.service.harness import Client, serving
+from tests.service.harness import Client, served, serving, settings_with
 from tests.service.outages import outage_of
 from tests.stores.postgres.releases import user_without_rights
 from tests.worker.workers import becomes
@@ -169,6 +172,53 @@ def test_24_adds_of_the_client_through_a_lock_are_24_records(tmp_path: Path, mon
         assert refused.status == 503
         ledger = client.get("/v1/ledger").json()
         assert (ledger["accepted"], ledger["superseded"], ledger["pending"]) == (24, 0, 24)
+
+
+class OwnLoop(Connection):
+    """Tells its event loop."""
+
+    loop: ClassVar[asyncio.AbstractEventLoop]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        OwnLoop.loop = self._loop
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_busy_event_loop_is_not_taken_for_a_silent_store(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """The store is slow with a request. Its answer to the probe comes late, since the event loop keeps the interpreter."""
+    monkeypatch.setattr(waits, "READY_WITHIN", 0.5)
+    monkeypatch.setattr(waits, "GIVEN_UP_AFTER", 0.7)
+    monkeypatch.setattr(waits, "LOOKED_EVERY", 0.05)
+    service = Service(settings_with(), AsyncDigests("memory://"))
+    store = service.digests.store
+    goes_on, probing, was_kept = threading.Event(), threading.Event(), threading.Event()
+
+    def slowly(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        assert goes_on.wait(20)
+        return call(*args, **options)
+
+    def reach() -> None:
+        probing.set()
+        assert was_kept.wait(20)
+        time.sleep(0.1)
+
+    def keep_loop() -> None:
+        time.sleep(1.5)
+        was_kept.set()
+
+    monkeypatch.setattr(store, "add", partial(slowly, store.add))
+    monkeypatch.setattr(store, "ledger", partial(slowly, store.ledger))
+    monkeypatch.setattr(store, "reach", reach)
+    with served(service, http=OwnLoop) as client, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(client.get, "/v1/ledger") if method == "GET" else threads.submit(client.add, "t", 1)
+        assert probing.wait(20)
+        OwnLoop.loop.call_soon_threadsafe(keep_loop)
+        assert was_kept.wait(20)
+        time.sleep(0.3)  # while the service looks some times
+        goes_on.set()
+
+        assert asked.result().status in (200, 202)
 
 
 def test_metrics_follow_the_engine(client: Client, service: Service) -> None:

@@ -1,5 +1,6 @@
 """What one client on the wire may cost others: seconds of the event loop, memory, and places."""
 
+import gc
 import socket
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from digestif import AsyncDigests
 from digestif.service.connection import HEAD_BYTES, MOST_READ, SLICE, Connection
-from digestif.service.exchange import BODY_AHEAD
+from digestif.service.exchange import BODY_AHEAD, Exchange
 from digestif.service.service import Service
 from tests.service.harness import TIMEOUT, Client, Reply, served, settings_with
 from tests.service.pauses import MOST, measured
@@ -114,6 +115,26 @@ def test_as_many_requests_as_can_be_sent_ahead_keep_the_loop_for_a_moment_only()
     assert pauses.longest < MOST, pauses
 
 
+HEADS = {
+    "headers": (b"/", b"a:\r\n" * 7_000),
+    "cookies": (b"/", b"Cookie: %b\r\n" % b";".join(b"a%x" % number for number in range(5_000))),
+    "a query": (b"/timelines?" + b"&".join(b"a%x" % number for number in range(5_000)), b""),
+    "a path": (b"/v1/timelines/" + b"%41" * 10_000, b""),
+}
+
+
+@pytest.mark.parametrize("part", HEADS)
+def test_a_head_of_the_greatest_length_keeps_the_loop_for_a_moment_only(part: str) -> None:
+    path, headers = HEADS[part]
+    with measured() as pauses, served(service()) as client:
+        for page in ("/", "/timelines", "/healthz"):  # templates are compiled once
+            client.get(page)
+        pauses.longest = 0.0
+        assert raw(client, b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%b\r\n" % (path, headers))
+
+    assert pauses.longest < MOST, pauses
+
+
 def test_an_answer_before_the_end_of_the_body_closes_the_connection_and_still_arrives(client: Client) -> None:
     head = HEAD.replace(b"application/json", b"text/plain") + b"Content-Length: 4000000\r\n\r\n"
 
@@ -160,6 +181,28 @@ def test_few_bytes_of_bodies_wait_for_their_turn_however_many_are_sent() -> None
 
 
 # memory
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/timelines", "/docs", "/timelines", "/nowhere"])
+def test_a_request_and_its_connection_are_not_left_to_the_garbage_collector(client: Client, path: str) -> None:
+    """Heads of 32 KiB would stay in memory until it runs."""
+
+    def ask() -> None:
+        raw(client, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        raw(client, HEALTH[:-4] + b"\r\nX: " + b"y" * 2 * HEAD_BYTES)
+
+    ask()
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        ask()
+        gc.collect()
+        assert not [each for each in gc.garbage if isinstance(each, (Connection, Exchange))]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 def unfinished(size: int) -> bytes:

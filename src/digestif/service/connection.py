@@ -124,6 +124,7 @@ class Connection(asyncio.Protocol):
         for exchange in self._exchanges:
             exchange.abandon()
         self.resume_writing()
+        del self._parser, self._on_end  # they refer to this connection, which garbage collection would find late
 
     def eof_received(self) -> bool:
         """Keep open for the answers to whole requests. A client of a stream that sends no more has left."""
@@ -298,7 +299,11 @@ class Connection(asyncio.Protocol):
         self._server.tasks.add(exchange.task)
 
     def done(self, exchange: Exchange) -> None:
-        """Forget the task of a request that the application is done with, without a callback for each task."""
+        """Forget a request that the application is done with, without a callback for each task.
+
+        A scope that still named its exchange would keep the whole head until garbage is collected.
+        """
+        del exchange.scope[EXCHANGE]
         if exchange.task is not None:
             self._server.tasks.discard(exchange.task)
         if exchange.held:

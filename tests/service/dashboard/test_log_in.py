@@ -1,15 +1,17 @@
 """Logging in: a token becomes a session, which can't be forged, ends by itself, and ends with its token."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from digestif.clock import monotonic
 from digestif.errors import StoreUnavailable
 from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, shared_secret
 from digestif.service.service import Service
-from digestif.service.settings import Scope
+from digestif.service.settings import Limits, Scope
 from digestif.stores.memory import MemoryStore
 from tests.service.dashboard.visitor import Visitor
 from tests.service.harness import Client, serving, settings_with, token_of
@@ -41,6 +43,24 @@ def test_a_log_in_leads_to_no_other_site(visitor: Visitor, place: str) -> None:
     visitor.get("/login")
 
     assert visitor.post("/login", {"token": ADMIN, "next": place}).headers["location"] == "/"
+
+
+def test_pages_and_api_share_the_limit_of_requests() -> None:
+    settings = replace(SETTINGS, limits=Limits(rate=3))
+    with serving(settings=settings) as (client, service):
+        visitor = Visitor(client)
+        visitor.log_in(ADMIN)
+        service.rates.wait = partial(service.rates.wait, now=monotonic())  # type: ignore[method-assign]  # time stands
+        pages = [visitor.get("/timelines") for _ in range(5)]
+        form = visitor.post("/timeline/flush", {"key": "t"})
+
+        assert [page.status for page in pages] == [200, 200, 200, 429, 429]
+        assert pages[-1].headers["retry-after"] == "1"
+        assert b"More requests than your token may make" in pages[-1].body
+        assert form.status == 429
+        assert client.by(ADMIN).get("/v1/ledger").status == 429
+        assert client.by(INGEST).add("t", 1).status == 202
+        assert visitor.get("/static/digestif.css").status != 429
 
 
 def test_the_cookie_is_kept_from_scripts_and_from_other_sites(visitor: Visitor) -> None:

@@ -258,3 +258,23 @@ def counted(read: Callable[..., Any], seen: list[int]) -> Callable[..., Any]:
         return found
 
     return call
+
+
+def test_an_address_with_very_many_parameters_is_refused(visitor: Visitor) -> None:
+    assert visitor.get("/timelines?" + "&".join(f"p{number}=1" for number in range(20))).status == 200
+    assert visitor.get("/timelines?" + "&".join(f"p{number}=1" for number in range(21))).status == 400
+
+
+def test_an_address_with_a_slash_behind_it_leads_to_its_page_whatever_the_proxy_speaks() -> None:
+    with serving(settings=settings_with(public="https://digests.example")) as (client, _):
+        visitor = Visitor(client)
+
+        for path, place in {
+            "/timelines/": "/timelines",
+            "/timelines//?prefix=a": "/timelines?prefix=a",
+            "/dead-letters/": "/dead-letters",
+        }.items():
+            reply = visitor.get(path, Host="digests.example")
+            assert (reply.status, reply.headers["location"]) == (307, place)
+        for path in ("//evil.example/", "/\\evil.example/", "/evil/", "/timeline/flush/"):
+            assert visitor.get(path).status == 404

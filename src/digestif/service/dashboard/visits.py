@@ -14,6 +14,7 @@ from digestif.aio import AsyncDigests
 from digestif.clock import wall_clock
 from digestif.errors import DigestifError, StoreError
 from digestif.service.api.problems import problem_of
+from digestif.service.api.requests import MOST_PARAMETERS
 from digestif.service.dashboard import messages
 from digestif.service.dashboard.rendering import environment
 from digestif.service.security.logins import LogInLimit
@@ -200,6 +201,8 @@ class Reception:
         return endpoint
 
     async def _visit(self, request: Request) -> Visit:
+        if request.scope["query_string"].count(b"&") >= MOST_PARAMETERS:
+            raise Refused(400, "The address can’t be read", f"It has more than {MOST_PARAMETERS} parameters.")
         sessions = await self._of_store(self.service.digests.store)
         now = wall_clock()
         session = sessions.opened(request.cookies.get(COOKIE), now=now)

@@ -1,0 +1,256 @@
+"""Attacks on the wire of a real `digestif serve`, without a token and with one: what others notice of them."""
+
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from digestif.service.server import CONNECTIONS
+from tests.service.harness import Client, token_of
+from tests.service.programs import Program, started
+
+SECONDS = 5.0  # of each attack
+TICKS = os.sysconf("SC_CLK_TCK")
+TOKEN, ENTRY = token_of("ops")
+HEAD = b"POST /v1/timelines/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+ALLOWED = HEAD + b"Authorization: Bearer %b\r\n" % TOKEN.encode()
+CHUNKED = b'Transfer-Encoding: chunked\r\n\r\nc\r\n{"value": 1}\r\n'
+
+
+class Target(NamedTuple):
+    """A service and what it costs."""
+
+    program: Program
+    client: Client
+
+    def processor(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self.program.process.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def memory(self) -> int:
+        """Bytes in memory."""
+        status = Path(f"/proc/{self.program.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) << 10
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.client.port), timeout=30)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Target]:
+    scopes = ", ".join(f'"{scope}"' for scope in sorted(ENTRY.scopes))
+    (tmp_path / "digestif.toml").write_text(
+        f'store = "memory://"\n[[tokens]]\nname = "ops"\nhash = "{ENTRY.hash}"\nscopes = [{scopes}]\n'
+    )
+    with started(tmp_path, token=TOKEN) as (program, client):
+        assert client.add("t", 1).status == 202
+        yield Target(program, client)
+
+
+class Neighbour:
+    """A well-behaved client that asks again and again, each time on a new connection."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self.waits: list[float] = []
+        self.statuses: set[int] = set()
+
+    def _ask(self) -> None:
+        while not self._ends.wait(0.02):
+            began = time.monotonic()
+            try:
+                self.statuses.add(self._target.client.get("/healthz").status)
+            except OSError:
+                self.statuses.add(0)
+            self.waits.append(time.monotonic() - began)
+
+    def __enter__(self) -> "Neighbour":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join(30)
+
+    @property
+    def longest(self) -> float:
+        return max(self.waits)
+
+
+@contextmanager
+def beside(target: Target, name: str) -> Iterator[Neighbour]:
+    """A neighbour during an attack; what it noticed is printed."""
+    before, began = target.processor(), time.monotonic()
+    with Neighbour(target) as neighbour:
+        yield neighbour
+    took = time.monotonic() - began
+    print(
+        f"{name}: {took:.1f} s, {(target.processor() - before) / took:.0%} of a core, "
+        f"{target.memory() >> 20} MiB, the neighbour's longest wait {neighbour.longest * 1000:.0f} ms"
+    )
+
+
+def repeat(attack: Callable[[], None], seconds: float = SECONDS) -> int:
+    """Attack again whenever the service ends the connection. How often."""
+    until, times = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        with_errors_ignored(attack)
+        times += 1
+    return times
+
+
+def with_errors_ignored(attack: Callable[[], None]) -> None:
+    try:
+        attack()
+    except OSError:
+        pass  # the service has ended it
+
+
+@pytest.mark.parametrize("head", [HEAD, ALLOWED], ids=["without a token", "with a token"])
+def test_attack_trailers_without_end(target: Target, head: bytes) -> None:
+    """24 MB of one trailer and then single bytes took a core of its own: each byte copied all of them."""
+
+    def attack() -> None:
+        with target.connect() as connection:
+            connection.sendall(head + CHUNKED + b"0\r\nX: ")
+            for _ in range(24):
+                connection.sendall(b"y" * 1_000_000)
+            for _ in range(1_100):
+                connection.sendall(b"y")
+                time.sleep(0.001)
+
+    before = target.processor()
+    with beside(target, "trailers without end") as neighbour:
+        times = repeat(attack)
+    cost = (target.processor() - before) / times
+
+    assert neighbour.statuses == {200}
+    assert neighbour.longest < 1.0
+    assert cost < 0.5  # seconds for each connection
+
+
+def test_attack_slow_trailers_on_many_connections(target: Target) -> None:
+    with ExitStack() as held, beside(target, "slow trailers") as neighbour:
+        connections = [held.enter_context(target.connect()) for _ in range(200)]
+        for connection in connections:
+            connection.sendall(ALLOWED + CHUNKED + b"0\r\nX: " + b"y" * 30_000)
+        before, until = target.processor(), time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            for connection in connections:
+                with_errors_ignored(lambda connection=connection: connection.sendall(b"y"))  # type: ignore[misc]
+
+    assert neighbour.statuses == {200}
+    assert neighbour.longest < 2.0
+    assert target.processor() - before < 2 * SECONDS
+
+
+@pytest.mark.parametrize("size", [1, 16])
+def test_attack_tiny_chunks(target: Target, size: int) -> None:
+    chunks = b"%x\r\n%b\r\n" % (size, b" " * size) * 100_000
+
+    def attack() -> None:
+        with target.connect() as connection:
+            connection.sendall(ALLOWED + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+            connection.recv(1000)
+
+    with beside(target, f"chunks of {size} bytes") as neighbour:
+        repeat(attack)
+
+    assert neighbour.statuses == {200}
+    assert neighbour.longest < 1.0
+
+
+def test_attack_unfinished_bodies(target: Target) -> None:
+    """120 bodies of 8 MiB without their last byte took 960 MB."""
+    size = 8 << 20
+    before = target.memory()
+    with ExitStack() as held, beside(target, "unfinished bodies") as neighbour:
+        for _ in range(120):
+            connection = held.enter_context(target.connect())
+            connection.settimeout(2)
+            with_errors_ignored(
+                lambda connection=connection: connection.sendall(  # type: ignore[misc]
+                    ALLOWED + b"Content-Length: %d\r\n\r\n" % size + b" " * (size - 1)
+                )
+            )
+        grown = target.memory() - before
+        small = [target.client.add("t", number).status for number in range(20)]
+        time.sleep(1.2)
+        large = target.client.post("/v1/timelines/t/records", b'{"value": 1}' + b" " * (1 << 20)).status
+
+    assert grown < 130 << 20
+    assert small == [202] * 20
+    assert large == 202  # the slowest bodies made room
+    assert neighbour.statuses == {200}
+
+
+WAITING = {
+    "idle": b"",
+    "between requests": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "in heads": b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+    "in bodies": ALLOWED + b"Content-Length: 5\r\n\r\n1",
+    "in refused bodies": HEAD + b"Content-Length: 5\r\n\r\n1",
+}
+
+
+@pytest.mark.parametrize("where", WAITING)
+def test_attack_connections_that_do_nothing(target: Target, where: str) -> None:
+    """2,000 of them shut everybody out for more than half a minute."""
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 2 * CONNECTIONS), most))
+    try:
+        with ExitStack() as held, beside(target, f"connections {where}") as neighbour:
+            until = time.monotonic() + SECONDS
+            for _ in range(CONNECTIONS + 500):
+                connection = held.enter_context(target.connect())
+                with_errors_ignored(lambda connection=connection: connection.sendall(WAITING[where]))  # type: ignore[misc]
+            time.sleep(max(0.0, until - time.monotonic()))
+            assert target.client.add("t", 1).status == 202
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+
+    assert neighbour.statuses == {200}
+    assert neighbour.longest < 1.5
+    assert target.memory() < 250 << 20
+
+
+def test_attack_foreign_host_names_are_not_remembered(target: Target) -> None:
+    before = target.memory()
+    with beside(target, "host names"), target.connect() as connection:
+        for number in range(2_000):
+            name = b"%d" % number + b"x" * 30_000
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: %b\r\n\r\n" % name)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 421 ")
+
+    assert target.memory() - before < 15 << 20
+
+
+def test_attack_bodies_that_wait_behind_unread_answers(target: Target) -> None:
+    """Requests that are sent ahead are held until answers before them are read: little, on each connection."""
+    before = target.memory()
+    page = b"GET /docs HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    body = HEAD + b"Content-Length: 20000\r\n\r\n" + b" " * 20_000
+    with ExitStack() as held, beside(target, "bodies behind unread answers") as neighbour:
+        for _ in range(300):
+            connection = held.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", target.client.port))
+            connection.settimeout(0.01)
+            with_errors_ignored(
+                lambda connection=connection: connection.sendall(page * 20 + body * 50)  # type: ignore[misc]
+            )
+        time.sleep(1)
+        grown = target.memory() - before
+
+    assert neighbour.statuses == {200}
+    assert grown < 300 * (400 << 10)
