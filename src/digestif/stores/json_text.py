@@ -171,20 +171,21 @@ def refuse_many(signs: Counts) -> None:
 PIECE = 2 * SLICE  # bytes
 LONGEST = (4 << 20) + PIECE  # bytes of an element: a value may have 4 MiB before it is compressed
 
-_BRACKETS = re.compile(rb"[][{},\n]")
+BETWEEN_OBJECTS = re.compile(rb"\}\s*+(,)\s*+\{")
+BETWEEN_LINES = re.compile(rb"(\n)")
 
 
-def pieces(text: bytes, *, sign: bytes | None, level: int = 0) -> Iterator[bytes]:
-    """Cut a JSON text of many elements at signs at a level of nesting, so that most pieces have little more than PIECE.
+def pieces(text: bytes, *, between: re.Pattern[bytes] | None = None, level: int = 0) -> Iterator[bytes]:
+    """Cut a JSON text of many elements at a level of nesting, so that most pieces have little more than PIECE.
 
-    Elements of an array are cut at commas at level 1, lines at their ends at level 0. Raises Costly for an element
-    that is longer than LONGEST, or has too many parts.
+    Objects of an array are cut at level 1, lines at level 0. Raises Costly for an element that is longer than
+    LONGEST, or has too many parts.
     """
     begun, at, depth, inside = 0, 0, 0, Counts()
     for divided, is_inside in _divided(text):
         outside, size = b"".join(divided[is_inside::2]), sum(map(len, divided)) + len(divided) - 1
         is_long = at + size - begun >= PIECE
-        cut = _cut(_blanked(divided, is_inside), sign, level - depth) if sign and is_long and sign in outside else None
+        cut = _cut(_blanked(divided, is_inside), between, level - depth) if between and is_long else None
         if cut is not None:
             yield text[begun : at + cut]
             begun, inside = at + cut + 1, Counts()
@@ -193,7 +194,7 @@ def pieces(text: bytes, *, sign: bytes | None, level: int = 0) -> Iterator[bytes
             refuse_many(inside)
             if at + size - begun > LONGEST:
                 raise Costly(f"longer than {LONGEST} bytes of JSON")
-        depth += outside.count(b"[") + outside.count(b"{") - outside.count(b"]") - outside.count(b"}")
+        depth += _rise(outside, 0, len(outside))
         at += size
     yield text[begun:]
 
@@ -205,16 +206,18 @@ def _blanked(divided: list[bytes], is_inside: bool) -> bytes:
     return b'"'.join(divided)
 
 
-def _cut(part: bytes, sign: bytes, level: int) -> int | None:
-    """Where the first of the signs is that stands at a level, counted from that of the beginning."""
-    depth = 0
-    for found in _BRACKETS.finditer(part):
-        character = found[0]
-        if character == sign:
-            if depth == level:
-                return found.start()
-        elif character in b"[{":
-            depth += 1
-        elif character in b"]}":
-            depth -= 1
+def _cut(part: bytes, between: re.Pattern[bytes], level: int) -> int | None:
+    """Where the first place between two elements is, at a level that is counted from that of the beginning."""
+    depth = last = 0
+    for found in between.finditer(part):
+        depth += _rise(part, last, found.start(1))
+        last = found.start(1)
+        if depth == level:
+            return last
     return None
+
+
+def _rise(part: bytes, start: int, end: int) -> int:
+    """How many more brackets are opened than closed."""
+    opened = part.count(b"[", start, end) + part.count(b"{", start, end)
+    return opened - part.count(b"]", start, end) - part.count(b"}", start, end)

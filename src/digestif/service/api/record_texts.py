@@ -16,7 +16,7 @@ from digestif.service.api.fields import Key, Timestamp, Within
 from digestif.service.api.problems import Problem
 from digestif.service.settings import Limits
 from digestif.stores.codec import Decoded, JsonText
-from digestif.stores.json_text import Costly, pieces
+from digestif.stores.json_text import BETWEEN_LINES, BETWEEN_OBJECTS, Costly, pieces
 
 Steps = Generator[None, None, list[Addition]]
 
@@ -46,17 +46,17 @@ class Form(NamedTuple):
 
 
 def _whole(body: bytes) -> Iterator[bytes]:
-    return pieces(body, sign=None)
+    return pieces(body)
 
 
 def _lines(body: bytes) -> Iterator[bytes]:
-    return pieces(body, sign=b"\n", level=0)
+    return pieces(body, between=BETWEEN_LINES)
 
 
 def _arrays(body: bytes) -> Iterator[bytes]:
     """Cut an array into several, each with some of its elements."""
     begun: bytes | None = None
-    for piece in pieces(body, sign=b",", level=1):
+    for piece in pieces(body, between=BETWEEN_OBJECTS, level=1):
         if begun is None:
             begun = piece
             continue
