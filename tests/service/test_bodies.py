@@ -15,7 +15,7 @@ from digestif.stores.codec import Sealer
 from tests.service.harness import Client, Reply, serving
 from tests.service.pauses import MOST, measured
 
-BODY = 8 << 20
+BODY = (8 << 20) - 1000
 VALUE = 250 << 10
 ADD, ADD_MANY, NDJSON = "/v1/timelines/t/records", "/v1/records", "application/x-ndjson"
 
@@ -57,8 +57,8 @@ ALONE = {  # bodies of one record, and their answers
 TOGETHER = {  # bodies of many records, and their answers
     "small records": (many(b"1"), 413),
     "large texts": (many(b'"%b"' % (b"a" * VALUE)), 202),
-    "values that are allowed": (many(b"[%b]" % filled(b"[]", 80_000)), 202),
-    "large objects": (many(b"[%b]" % filled(b'{"a":"\\u003a"}', VALUE)), 202),
+    "values that are allowed": (many(b"[%b]" % filled(b"[]", 80_000), 1 << 20), 202),
+    "large objects": (many(b"[%b]" % filled(b'{"a":"\\u003a"}', VALUE), 1 << 20), 202),
     "numbers beyond the fast way": (many(b"[%b]" % filled(b"1e308", VALUE)), 422),
     "a name twice in the last": (many(b'"%b"' % (b"a" * VALUE))[:-1] + b',{"timeline":"t","value":1,"value":2}]', 422),
     "no end": (many(b'"%b"' % (b"a" * VALUE))[:-1], 400),

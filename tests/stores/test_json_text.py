@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from digestif.stores import json_text
 from digestif.stores.codec import Sealer
-from digestif.stores.json_text import Counts, decoded_size, exact_counts, outside_strings
+from digestif.stores.json_text import (
+    BETWEEN_LINES,
+    BETWEEN_OBJECTS,
+    Costly,
+    Counts,
+    decoded_size,
+    exact_counts,
+    outside_strings,
+    pieces,
+    refuse_costly,
+)
 
 LENGTH = 64 * 1024
 
@@ -111,3 +121,71 @@ def test_a_stored_value_that_is_damaged_or_of_a_codec_of_ones_own_counts_as_its_
     assert Sealer(Own()).decoded_size(b"own [[],[]]") == len(b"own [[],[]]")
     assert Sealer("json").decoded_size(b"zstd/1 damaged") == len(b"zstd/1 damaged")
     assert Sealer("json").decoded_size(b"unknown [[],[]]") == len(b"unknown [[],[]]")
+
+
+FEW = st.recursive(
+    ESCAPES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ESCAPES, inner, max_size=3), max_leaves=4
+)
+RECORDS = st.lists(st.dictionaries(ESCAPES, FEW, min_size=1, max_size=2), min_size=1, max_size=6)
+
+
+@given(RECORDS, st.integers(min_value=2, max_value=30), st.sampled_from([None, 1]))
+def test_an_array_and_lines_are_cut_only_between_elements(records: list[object], size: int, indent: int | None) -> None:
+    array = json.dumps(records, indent=indent).encode()
+    lines = b"\n".join(json.dumps(record, indent=indent).encode() for record in records)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "SLICE", size)
+        patch.setattr(json_text, "PIECE", 2 * size)
+        parts = list(pieces(array, between=BETWEEN_OBJECTS, level=1))
+        some = list(pieces(lines, between=BETWEEN_LINES))
+
+    assert b",".join(parts) == array
+    inner = [b"[%b]" % part for part in b"\0".join(parts)[1:-1].split(b"\0")]
+    assert [record for part in inner for record in json.loads(part)] == records
+    assert b"\n".join(some) == lines
+    assert [record for part in some for record in json_lines(part)] == records
+
+
+def json_lines(text: bytes) -> list[object]:
+    return list(msgspec.json.Decoder().decode_lines(text))
+
+
+def array_of(number: bytes, times: int) -> bytes:
+    return b"[%b]" % b",".join([number] * times)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [b"1e308", b"-1E+308", b"5e-324", b"1.5e0000000300", b"0.1e309", b"1.234567890123456820834020969844661323e22"],
+)
+def test_more_than_a_hundred_numbers_that_take_long_are_refused(number: bytes) -> None:
+    refuse_costly(array_of(number, 100))
+
+    with pytest.raises(Costly, match="send them as strings"):
+        refuse_costly(array_of(number, 101))
+
+
+@pytest.mark.parametrize(
+    "number", [b"1e22", b"1e250", b"1.2345678901234567e-250", b"0.12345678901234567890123456", b"1" * 40]
+)
+def test_numbers_that_are_read_fast_are_not_refused(number: bytes) -> None:
+    refuse_costly(array_of(number, 1000))
+
+
+def test_a_number_of_many_digits_is_refused_wherever_it_is() -> None:
+    for before in range(60):
+        with pytest.raises(Costly, match="40 digits"):
+            refuse_costly(b"[" + b" " * (json_text.SLICE - before) + b"1" * 41 + b"]")
+
+
+def test_numbers_in_strings_are_not_looked_at() -> None:
+    refuse_costly(b'["%b"]' % (b"1e308," * 1000 + b"1" * 100))
+
+
+@pytest.mark.parametrize(("unit", "most"), [(b"[]", 32_767), (b"1", 99_999)])
+def test_a_value_of_too_many_parts_is_refused(unit: bytes, most: int) -> None:
+    refuse_costly(array_of(unit, most))
+
+    with pytest.raises(Costly, match="divide it"):
+        refuse_costly(array_of(unit, most + 3))

@@ -47,9 +47,16 @@ def exact_counts(text: bytes) -> Counts:
 
 
 def outside_strings(text: bytes) -> Iterator[bytes]:
-    """Yield a JSON text slice by slice, with each character inside of a string replaced by a space.
+    """Yield a JSON text slice by slice, without its strings: each leaves a space."""
+    for pieces, is_inside in _divided(text):
+        yield b" ".join(pieces[is_inside::2])
 
-    Memory and the time of each step are bounded by SLICE, whatever the text is.
+
+def _divided(text: bytes) -> Iterator[tuple[list[bytes], bool]]:
+    """Yield the slices of a JSON text, each divided at its quotes, and whether it begins inside of a string.
+
+    Memory and the time of each step are bounded by SLICE, whatever the text is. Escapes that could hide a quote or be
+    taken for one are blank.
     """
     start, is_inside = 0, False
     while start < len(text):
@@ -60,9 +67,7 @@ def outside_strings(text: bytes) -> Iterator[bytes]:
         if b"\\" in part:
             part = part.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
         pieces = part.split(b'"')
-        inner = slice(not is_inside, None, 2)
-        pieces[inner] = [b" " * len(piece) for piece in pieces[inner]]
-        yield b'"'.join(pieces)
+        yield pieces, is_inside
         is_inside ^= len(pieces) % 2 == 0
 
 
@@ -120,13 +125,15 @@ def may_be_heavy(text: bytes) -> bool:
 
 def refuse_costly(text: bytes) -> None:
     """Raise Costly for the JSON text of a value that takes long to decode, or has a number of very many digits."""
-    is_long = len(text) > 2 * MOST_CONTAINERS
-    if not is_long and not may_be_heavy(text):
-        return
-    found, heavy, rest = Counts(), 0, b""
+    if len(text) > 2 * MOST_CONTAINERS and is_many(counts(text)):
+        refuse_many(exact_counts(text))
+    if may_be_heavy(text):
+        _refuse_heavy(text)
+
+
+def _refuse_heavy(text: bytes) -> None:
+    heavy, rest = 0, b""
     for part in outside_strings(text):
-        found += counts(part)
-        refuse_many(found)
         numbers = rest + part
         if _TOO_MANY_ZEROS in numbers.translate(_DIGITS):
             raise Costly(f"a number has more than {MOST_DIGITS} digits; send it as a string")
@@ -145,12 +152,17 @@ def _unfinished(text: bytes) -> bytes:
     return b"" if found is None else found[0]
 
 
+def is_many(signs: Counts) -> bool:
+    """True for the counts of a value that has too many parts."""
+    return signs.containers > MOST_CONTAINERS or signs.items > MOST_ITEMS
+
+
 def refuse_many(signs: Counts) -> None:
     """Raise Costly for the counts of a value that has too many parts."""
-    if signs.containers > MOST_CONTAINERS:
-        raise Costly(f"more than {MOST_CONTAINERS} arrays and objects; divide it, or send it as a string")
-    if signs.items > MOST_ITEMS:
-        raise Costly(f"more than {MOST_ITEMS} items; divide it, or send it as a string")
+    if is_many(signs):
+        raise Costly(
+            f"more than {MOST_CONTAINERS} arrays and objects, or {MOST_ITEMS} items; divide it, or send it as a string"
+        )
 
 
 # Bodies of many values
@@ -159,41 +171,53 @@ def refuse_many(signs: Counts) -> None:
 PIECE = 2 * SLICE  # bytes
 LONGEST = (4 << 20) + PIECE  # bytes of an element: a value may have 4 MiB before it is compressed
 
-_BRACKETS = re.compile(rb"[][{},\n]")
+BETWEEN_OBJECTS = re.compile(rb"\}\s*+(,)\s*+\{")
+BETWEEN_LINES = re.compile(rb"(\n)")
 
 
-def pieces(text: bytes, *, sign: bytes, level: int) -> Iterator[bytes]:
-    """Cut a JSON text of many elements at signs at a level of nesting, so that most pieces have little more than PIECE.
+def pieces(text: bytes, *, between: re.Pattern[bytes] | None = None, level: int = 0) -> Iterator[bytes]:
+    """Cut a JSON text of many elements at a level of nesting, so that most pieces have little more than PIECE.
 
-    Elements of an array are cut at commas at level 1, lines at their ends at level 0. Raises Costly for an element
-    that is longer than LONGEST, or has too many parts.
+    Objects of an array are cut at level 1, lines at level 0. Raises Costly for an element that is longer than
+    LONGEST, or has too many parts.
     """
     begun, at, depth, inside = 0, 0, 0, Counts()
-    for part in outside_strings(text):
-        cut = _cut(part, sign, level - depth) if at + len(part) - begun >= PIECE else None
+    for divided, is_inside in _divided(text):
+        outside, size = b"".join(divided[is_inside::2]), sum(map(len, divided)) + len(divided) - 1
+        is_long = at + size - begun >= PIECE
+        cut = _cut(_blanked(divided, is_inside), between, level - depth) if between and is_long else None
         if cut is not None:
             yield text[begun : at + cut]
             begun, inside = at + cut + 1, Counts()
         elif at - begun >= PIECE:
-            inside += counts(part)
+            inside += counts(outside)
             refuse_many(inside)
-            if at + len(part) - begun > LONGEST:
+            if at + size - begun > LONGEST:
                 raise Costly(f"longer than {LONGEST} bytes of JSON")
-        depth += part.count(b"[") + part.count(b"{") - part.count(b"]") - part.count(b"}")
-        at += len(part)
+        depth += _rise(outside, 0, len(outside))
+        at += size
     yield text[begun:]
 
 
-def _cut(part: bytes, sign: bytes, level: int) -> int | None:
-    """Where the first of the signs is that stands at a level, counted from that of the beginning."""
-    depth = 0
-    for found in _BRACKETS.finditer(part):
-        character = found[0]
-        if character == sign:
-            if depth == level:
-                return found.start()
-        elif character in b"[{":
-            depth += 1
-        elif character in b"]}":
-            depth -= 1
+def _blanked(divided: list[bytes], is_inside: bool) -> bytes:
+    """A slice of the same length, with blanks for what is inside of strings."""
+    inner = slice(not is_inside, None, 2)
+    divided[inner] = [b" " * len(piece) for piece in divided[inner]]
+    return b'"'.join(divided)
+
+
+def _cut(part: bytes, between: re.Pattern[bytes], level: int) -> int | None:
+    """Where the first place between two elements is, at a level that is counted from that of the beginning."""
+    depth = last = 0
+    for found in between.finditer(part):
+        depth += _rise(part, last, found.start(1))
+        last = found.start(1)
+        if depth == level:
+            return last
     return None
+
+
+def _rise(part: bytes, start: int, end: int) -> int:
+    """How many more brackets are opened than closed."""
+    opened = part.count(b"[", start, end) + part.count(b"{", start, end)
+    return opened - part.count(b"]", start, end) - part.count(b"}", start, end)

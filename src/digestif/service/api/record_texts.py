@@ -8,26 +8,26 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from digestif.core.records import VALUE_DEPTH, Addition, is_deep
 from digestif.service.api.bodies import SMALL, decode_with, may_repeat, refuse_costly_text, refuse_lost_names
-from digestif.service.api.fields import Key, Timestamp, Within, given
+from digestif.service.api.fields import Key, Timestamp, Within
 from digestif.service.api.problems import Problem
 from digestif.service.settings import Limits
 from digestif.stores.codec import Decoded, JsonText
-from digestif.stores.json_text import Costly, pieces
+from digestif.stores.json_text import BETWEEN_LINES, BETWEEN_OBJECTS, Costly, pieces
 
 Steps = Generator[None, None, list[Addition]]
 
 
 class RecordText(Struct, frozen=True, forbid_unknown_fields=True):
-    """A record whose value is not decoded. What was left out stays left out, so that its names can be counted."""
+    """A record whose value is not decoded."""
 
     value: Raw
-    key: Key | UnsetType | None = UNSET
-    timestamp: Timestamp | UnsetType | None = UNSET
-    within: Within | UnsetType | None = UNSET
+    key: Key | None = None
+    timestamp: Timestamp | None = None
+    within: Within | None = None
 
 
 class RecordOfText(RecordText, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,25 +37,26 @@ class RecordOfText(RecordText, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Form(NamedTuple):
-    """How the records stand in a body: how it is cut, and how a piece of it is decoded."""
+    """How the records stand in a body: how it is cut, and how the records and the names of a piece are decoded."""
 
     cut: Callable[[bytes], Iterator[bytes]]
     decode: Callable[[bytes], Sequence[RecordText]]
+    names: Callable[[bytes], Any]
     is_one: bool = False
 
 
 def _whole(body: bytes) -> Iterator[bytes]:
-    return pieces(body, sign=b"", level=0)
+    return pieces(body)
 
 
 def _lines(body: bytes) -> Iterator[bytes]:
-    return pieces(body, sign=b"\n", level=0)
+    return pieces(body, between=BETWEEN_LINES)
 
 
 def _arrays(body: bytes) -> Iterator[bytes]:
     """Cut an array into several, each with some of its elements."""
     begun: bytes | None = None
-    for piece in pieces(body, sign=b",", level=1):
+    for piece in pieces(body, between=BETWEEN_OBJECTS, level=1):
         if begun is None:
             begun = piece
             continue
@@ -69,12 +70,14 @@ def _arrays(body: bytes) -> Iterator[bytes]:
 _one = msgspec.json.Decoder(RecordText)
 _of = msgspec.json.Decoder(RecordOfText)
 _many = msgspec.json.Decoder(list[RecordOfText])
+_names = msgspec.json.Decoder(dict[str, Raw])
+_many_names = msgspec.json.Decoder(list[dict[str, Raw]])
 _value = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
-ONE = Form(_whole, lambda text: [_one.decode(text)], is_one=True)
-MANY = Form(_arrays, _many.decode)
-LINES = Form(_lines, _of.decode_lines)
+ONE = Form(_whole, lambda text: [_one.decode(text)], _names.decode, is_one=True)
+MANY = Form(_arrays, _many.decode, _many_names.decode)
+LINES = Form(_lines, _of.decode_lines, _names.decode_lines)
 
 
 def additions(body: bytes, form: Form, timeline: str, limits: Limits) -> Steps:
@@ -85,15 +88,15 @@ def additions(body: bytes, form: Form, timeline: str, limits: Limits) -> Steps:
         records = decode_with(form.decode, piece, first=len(found))
         if len(found) + len(records) > limits.items and not form.is_one:
             raise too_many(limits)
-        if may_repeat(piece, records[0] if form.is_one else records):
-            refuse_lost_names(piece, records)
+        if piece.count(b":") != _encode(form.names(piece)).count(b":"):
+            raise Problem(422, "a field of a record comes twice")
         yield
         for record in records:
             place = "$.value" if form.is_one else f"$[{len(found)}].value"
             value = _checked(bytes(record.value), place, limits)
             kept = Decoded(value) if is_small else JsonText(record.value)
             name = record.timeline if isinstance(record, RecordOfText) else timeline
-            found.append(Addition(name, kept, given(record.key), given(record.timestamp), given(record.within)))
+            found.append(Addition(name, kept, record.key, record.timestamp, record.within))
             yield
     return found
 
