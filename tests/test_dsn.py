@@ -1,17 +1,36 @@
 """DSNs open stores, and wrong ones say what to write instead."""
 
+import re
 import sys
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from digestif import ConfigError, Digests
+from digestif import AsyncDigests, ConfigError, Digests
+from digestif.channels import open_channel
 from digestif.core.secret import Secret
-from digestif.dsn import Dsn, choice, existing_file, number, option, option_names, redacted, whole_number, yes_or_no
+from digestif.dsn import (
+    Dsn,
+    choice,
+    existing_file,
+    number,
+    option,
+    option_names,
+    redacted,
+    redacted_lines,
+    whole_number,
+    yes_or_no,
+)
+from digestif.integrations.logging import DigestHandler
 from digestif.stores import registry
-from digestif.stores.registry import open_store
+from digestif.stores.registry import check_dsn, open_store
 
 
 @pytest.mark.parametrize(
@@ -135,10 +154,18 @@ def test_off_accepts_nothing_and_says_so() -> None:
         ("x://host?API_KEY=hunter2&a=b", "x://host?API_KEY=…&a=b"),
         ("x://host?s%65cret=hunter2", "x://host?s%65cret=…"),
         ("x://host:1/0?secret=hunter2=;hunter2?hunter2#hunter2", "x://host:1/0?secret=…"),
-        ("x://host:1/0?password=hunter2@hunter2", "x://host:…@…"),
-        ("x://ada:hunter2?password=hunter2@host", "x://ada:…@…"),
+        ("x://host:1/0?password=hunter2@hunter2", "x://…"),
+        ("x://ada:hunter2?password=hunter2@host", "x://…"),
+        ("x://hunter2@host", "x://…@host"),
+        ("x://hunter2:@host", "x://…@host"),
+        ("x://ada:hunter2/db", "x://…"),
+        ("x://host:1,[::1]:2/db?hunter2", "x://host:1,[::1]:2/db?…"),
+        ("x//host/hunter2", "x/…"),
+        ("x:/y?url=z://hunter2", "x:…"),
+        ("hunter2@host", "…"),
+        ("sqlite:////home/ada@work/d.db", "sqlite:////home/ada@work/d.db"),
         ("x://ada:hunter2@host?secret=hunter2", "x://ada:…@host?secret=…"),
-        ("no dsn?secret=hunter2", "no dsn?secret=…"),
+        ("no dsn?secret=hunter2", "no …"),
         ("slack:/host/hunter2", "slack:…"),
         ("redis://ada:hunter2\nhunter2@host", "redis://ada:…@host"),
         ("digests.db", "digests.db"),
@@ -147,6 +174,110 @@ def test_off_accepts_nothing_and_says_so() -> None:
 )
 def test_options_that_sound_secret_are_shown_without_their_values(text: str, shown: str) -> None:
     assert redacted(text) == shown
+
+
+def test_a_traceback_shows_no_secret_of_the_dsns_in_its_lines() -> None:
+    text = """
+    digests = Digests("postgresql://ada:hunter2@db.example/x?sslmode=require")
+    digests.route("a", channel="slack://hooks.slack.com/services/T0/B0/hunter2?timeout=3")
+    digests.route("b", channel='webhook+https://receiver.example/hunter2?secret=hunter2&timeout=3')
+    digests.route("c", channel="apprise+tgram://hunter2/chat")
+    requests.post("https://hooks.slack.com/services/T0/B0/hunter2")
+    see https://docs.example.org/page?x=1"""
+
+    shown = redacted_lines(text)
+
+    assert "hunter2" not in shown
+    assert "slack://hooks.slack.com/…?timeout=3" in shown
+    assert "see https://docs.example.org/page?x=1" in shown
+
+
+# Wrong DSNs
+
+SECRET = "hunter2"
+STORES = [
+    f"postgresql://ada:{SECRET}@db.example:5432/digests?sslmode=require",
+    f"redis://:{SECRET}@cache.example:6379/0?timeout=3",
+    f"redis+sentinel://ada:{SECRET}@a.example,b.example/main?sentinel_password={SECRET}",
+]
+CHANNELS = [
+    f"smtp://ada:{SECRET}@mail.example:587?from=digests@example.org&unsubscribe=https://x.example/",
+    f"slack://hooks.slack.com/services/T0/B0/{SECRET}?timeout=3",
+    f"webhook+https://receiver.example/{SECRET}?query=token%3D{SECRET}&secret=whsec_{'aHVudGVy' * 4}",
+]
+PIECES = ["", *"://@?=&#,[]% x1"]  # one character of a DSN becomes one of them, or has one of them before it
+
+
+def mistyped(dsn: str) -> st.SearchStrategy[str]:
+    """DSNs with up to four typing errors outside of their secrets."""
+    tokens = re.findall(f"{SECRET}|.", dsn)
+    places = st.integers(0, len(tokens) - 1)
+
+    def spoil(errors: list[tuple[int, str, bool]]) -> str:
+        spoilt = list(tokens)
+        for place, piece, is_inserted in errors:
+            kept = spoilt[place] if is_inserted or SECRET in spoilt[place] else ""
+            spoilt[place] = piece + kept
+        return "".join(spoilt)
+
+    return st.lists(st.tuples(places, st.sampled_from(PIECES), st.booleans()), max_size=4).map(spoil)
+
+
+def shown_by(error: BaseException, test: str = Path(__file__).name) -> str:
+    """Everything that a report of an error may show: its chain, and the variables of all frames but the test's own."""
+    chain, shown = [error], list[str]()
+    for link in chain:
+        chain += [other for other in (link.__cause__, link.__context__) if other is not None and other not in chain]
+        shown += [str(link), repr(vars(link)), *getattr(link, "__notes__", ())]
+        frames = [frame for frame, _ in traceback.walk_tb(link.__traceback__)]
+        shown += [repr(frame.f_locals) for frame in frames if Path(frame.f_code.co_filename).name != test]
+    return "\n".join(shown)
+
+
+def refusal_of(open_dsn: Callable[[str], object], dsn: str) -> str:
+    """Everything that is shown if a DSN is refused; nothing if it is right."""
+    try:
+        open_dsn(dsn)
+    except ConfigError as error:
+        return shown_by(error)
+    return ""
+
+
+@given(st.sampled_from(STORES).flatmap(mistyped))
+@example(f"redis://:{SECRET}")
+@example(f"redis://ada:{SECRET}/0")
+@example(f"redis://:top/{SECRET}")
+@example(f"redis://cache.example?{SECRET}")
+@example(f"posgres:/ada:{SECRET}@db.example?x=y://z")
+def test_no_typing_error_shows_the_password_of_a_store(dsn: str) -> None:
+    assert SECRET not in refusal_of(check_dsn, dsn)
+
+
+@given(st.sampled_from(CHANNELS).flatmap(mistyped))
+@example(f"smpt:/ada:{SECRET}@mail.example?unsubscribe=https://x.example")
+@example(f"ada:{SECRET}@smtp://mail.example")
+def test_no_typing_error_shows_the_secret_of_a_channel(dsn: str) -> None:
+    assert SECRET not in refusal_of(open_channel, dsn)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: Digests(f"redis://:{SECRET}@cache.example:port"),
+        lambda: AsyncDigests(f"redis://:{SECRET}@cache.example:port"),
+        lambda: Digests("off://").route("*", channel=f"smtp://ada:{SECRET}@mail.example"),
+        lambda: AsyncDigests("off://").route("*", channel=f"smtp://ada:{SECRET}@mail.example"),
+        lambda: Digests(f"redis://:{SECRET}@cache.example".encode()),  # type: ignore[arg-type]
+        lambda: Digests("off://").route("*", channel=f"slack://x.example/{SECRET}".encode()),  # type: ignore[arg-type]
+        lambda: DigestHandler(f"redis://:{SECRET}@cache.example".encode()),  # type: ignore[arg-type]
+    ],
+    ids=count(),
+)
+def test_an_engine_that_refuses_a_dsn_does_not_keep_its_text(refused: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        refused()
+
+    assert SECRET not in shown_by(caught.value)
 
 
 # Options

@@ -19,6 +19,7 @@ from digestif.core.terms import Terms
 from digestif.core.times import Duration, Instant, Millis
 from digestif.core.verdicts import DELIVERED, give_back
 from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays
+from digestif.dsn import forgetful
 from digestif.errors import DigestifError, InvalidState, StaleLease, StoreUnavailable
 from digestif.intake.arrivals import TermsOf
 from digestif.intake.policies import PolicyOf
@@ -74,6 +75,7 @@ def _like(
 class AsyncDigests:
     """`Digests` for asyncio: every method awaitable, `async for` over schedule, `async with` for digest."""
 
+    @forgetful
     def __init__(
         self,
         store: str | Store,
@@ -388,7 +390,7 @@ class AsyncDigests:
 
     subscribe = _unchanged(Digests.subscribe)
     handler = _unchanged(Digests.handler)
-    route = _unchanged(Digests.route)
+    route = forgetful(_unchanged(Digests.route))
     attempts = _unchanged(Digests.attempts)
     keep_messages = _unchanged(Digests.keep_messages)
     forget_policies = _unchanged(Digests.forget_policies)

@@ -29,7 +29,7 @@ from digestif.core.terms import Override
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, Instant, Millis, in_seconds, is_lease, to_millis, to_seconds
 from digestif.core.verdicts import DELIVERED
-from digestif.dsn import redacted
+from digestif.dsn import forgetful, redacted
 from digestif.errors import ConfigError, InvalidState, StaleLease, StoreError
 from digestif.events.base import Events, Listener
 from digestif.events.engine import Damaged, Dropped, RecordsLost
@@ -97,6 +97,7 @@ class Digests(Additions, Preferences, Messages):
     function from timeline to Policy.
     """
 
+    @forgetful
     def __init__(
         self,
         store: str | Store,
@@ -459,6 +460,7 @@ class Digests(Additions, Preferences, Messages):
 
         return register
 
+    @forgetful
     @_with_options_checked
     def route(self, pattern: str, *, channel: "str | Channel", **options: "Unpack[RouteOptions]") -> None:
         """Let a channel deliver the digests of timelines that match the pattern, grouped and rendered.
@@ -500,7 +502,7 @@ def _store(store: str | Store, namespace: str) -> Store:
     if isinstance(store, str):
         return open_store(store, namespace=namespace)
     if not isinstance(store, Store):
-        raise ConfigError(f"store: {shortened(store)} is neither a DSN nor a Store")
+        raise ConfigError(f"store: a value of type {type(store).__name__} is neither a DSN nor a Store")
     check_namespace(namespace)
     if namespace not in ("d", store.namespace):
         raise ConfigError(f"namespace: {namespace!r} was given, but the store has {store.namespace!r}")

@@ -14,23 +14,28 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from urllib.parse import parse_qsl, unquote
 
 from digestif.core.texts import did_you_mean, shortened
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, DigestifError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D")
 Table = TypeVar("Table", bound="DataclassInstance")
 
 _SOUNDS_SECRET = re.compile("auth|cred|dsn|key|pass|pwd|secret|signature|token|url", re.IGNORECASE)
-_SCHEME = re.compile("[a-z][a-z0-9+.-]*(?=:(?!//))", re.IGNORECASE)  # without :// behind it
+_SCHEME = re.compile("[a-z][a-z0-9+._-]{0,39}", re.IGNORECASE)
+_OPTION = re.compile(r"[A-Za-z_.-]{1,40}")
+_WORD = re.compile(r"[\w.+~-]{0,80}")
+_ADDRESS = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")
 _CHANNEL_OPTION = re.compile("[a-z_]{1,20}")
 
 
@@ -48,7 +53,7 @@ class Dsn:
     def parse(cls, text: str) -> "Dsn":
         """Read the DSN of a store."""
         scheme, separator, rest = text.partition("://")
-        if not separator or not scheme:
+        if not separator or not _SCHEME.fullmatch(scheme):
             raise ConfigError(f"store: {redacted(text)!r} is not a DSN such as sqlite:///digests.db or memory://")
         location, _, query = rest.partition("?")
         if "@" in query:
@@ -59,7 +64,7 @@ class Dsn:
     def parse_channel(cls, text: str) -> "Dsn":
         """Read the DSN of a channel. Its options may hold an @. Errors show no part of it: any may be secret."""
         scheme, separator, rest = text.partition("://")
-        if not separator or not scheme:
+        if not separator or not _SCHEME.fullmatch(scheme):
             raise ConfigError("channel: that is not a DSN such as smtp://host?from=digests@example.org or terminal://")
         location, mark, query = rest.partition("?")
         if "?" in query:
@@ -90,6 +95,10 @@ class Dsn:
     def refuse_options(self, *known: str) -> None:
         """Raise ConfigError for an option that is not known, has no value, or is given twice."""
         for name, value in self.options.items():
+            if name not in known and not (value and _OPTION.fullmatch(name)):
+                raise ConfigError(
+                    f"{self.scheme}:// has options such as name=value; write ? and & in a password as %3F, %26"
+                )
             if name not in known:
                 takes = [*known, *self.common]
                 hint = did_you_mean(name, takes) if takes else "; it takes none"
@@ -111,26 +120,82 @@ def written_path(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3F")
 
 
+# Secrets
+
+
+def forgetful(function: Callable[P, T]) -> Callable[P, T]:
+    """Raise the errors of a function that gets a DSN without its frames, whose variables hold the text of the DSN."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except DigestifError as error:
+            refused = error.with_traceback(None)
+            if refused.__suppress_context__:
+                refused.__context__ = None
+        del args, kwargs
+        raise refused
+
+    return call
+
+
 def redacted(text: str) -> str:
-    """A DSN without its password and without the values of options that sound secret."""
-    location, mark, query = text.partition("?")
-    shown = location + mark + "&".join(map(_without_secret, query.split("&")))
-    if "://" not in shown:  # not a DSN: any part of it may be secret
-        return re.sub(r"(?s)([:=]).*", r"\1…", re.sub(r"(?s).*@", "…@", shown))
-    return re.sub(r"(?s)://([^:@]*):.*@", r"://\1:…@", shown)
+    """The DSN of a store without its password and without the values of options that sound secret.
+
+    Channels are shown by their names: a path may be as secret as a password.
+    """
+    scheme, mark, rest = text.partition("://")
+    if not mark or not _SCHEME.fullmatch(scheme):
+        return _beginning(text)
+    location, mark, query = rest.partition("?")
+    shown = _location_without_secret(location)
+    if shown is None or "@" in query:  # the end of a password with a ? in it
+        return f"{scheme}://…"
+    return f"{scheme}://{shown}{mark}{'&'.join(map(_option_without_secret, query.split('&'))) if query else ''}"
 
 
 def redacted_lines(text: str) -> str:
-    """A text of several lines, in which DSNs may stand, without their passwords."""
-    return "\n".join(redacted(line) if "://" in line else line for line in text.splitlines())
+    """A text of several lines, in which DSNs may stand, without their secrets."""
+    return "\n".join(_line_without_secrets(line) if "://" in line else line for line in text.splitlines())
 
 
-def _without_secret(option: str) -> str:
-    name, sign, value = option.partition("=")
-    if not sign or not _SOUNDS_SECRET.search(unquote(name)):
-        return option
-    # A value with an @ may be the end of a password that has a ? in it; the @ lets `redacted` hide its beginning.
-    return f"{name}=…@…" if "@" in value else f"{name}=…"
+def _beginning(text: str) -> str:
+    """What may be shown of a text that is no DSN: one word, or the word before what may be secret."""
+    word = _WORD.match(text)
+    if word is None or "@" in text:
+        return "…"
+    return text if word[0] == text else f"{text[: word.end() + 1]}…"
+
+
+def _location_without_secret(location: str) -> str | None:
+    """The location without a password, and without a user who has none; None if it is not clear which part is which."""
+    login, at, place = location.rpartition("@")
+    if location.startswith("/") and ":" not in login:  # the path of a file
+        return location
+    if not all(map(_ADDRESS.fullmatch, place.partition("/")[0].split(","))):
+        return None
+    user, _, password = login.partition(":")
+    return f"{f'{user}:' if password else ''}…@{place}" if at else place
+
+
+def _option_without_secret(option: str) -> str:
+    name, sign, _ = option.partition("=")
+    if not sign:
+        return "…"
+    return f"{name}=…" if _is_secret(name) else option
+
+
+def _line_without_secrets(line: str) -> str:
+    shown = re.sub(r"://([^:@]*):.*@", r"://\1:…@", line)
+    shown = re.sub(r"(?<=[?&])([^=&?\s]+)=[^&\s'\"]+", lambda found: _option_without_secret(found[0]), shown)
+    shown = re.sub(r"(apprise[\w+.-]*://)[^\s'\"]+", r"\1…", shown)
+    return re.sub(r"((?:slack://|webhook[\w+.-]*://|https?://hooks\.)[^/?\s'\"]*)/[^?\s'\"]+", r"\1/…", shown)
+
+
+def _is_secret(name: str) -> bool:
+    """True for the name of an option whose value is not shown."""
+    return _SOUNDS_SECRET.search(unquote(name)) is not None
 
 
 # Options
@@ -222,10 +287,9 @@ def existing_file(text: str) -> str:
 
 def refuse_few_slashes(text: str, *, what: str, built_in: Collection[str], meant: Mapping[str, str]) -> None:
     """ConfigError for a scheme that is not followed by two slashes, as in smtp:/host. It shows the scheme alone."""
-    found = _SCHEME.match(text)
-    scheme = "" if found is None else found[0].lower()
-    scheme = meant.get(scheme, scheme)
-    if scheme in built_in:
+    scheme, colon, rest = text.partition(":")
+    scheme = meant.get(scheme.lower(), scheme.lower())
+    if colon and not rest.startswith("//") and scheme in built_in:
         raise ConfigError(f"{what}: :// follows the scheme of a DSN; did you mean {scheme}://…?")
 
 

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from aiohttp import web
+from apprise.manager_plugins import NotificationManager
 
 from digestif import ConfigError
 from digestif.channels.apprise_channel import BODY_CHARACTERS, AppriseChannel, from_dsn
@@ -214,6 +216,44 @@ def test_guarded_by_its_dsn(receiver: Receiver) -> None:
 
     deliver(from_dsn(Dsn.parse(f"apprise://?url={url}&allow_private=yes")))
     assert len(receiver.requests) == 1
+
+
+LOCAL = {"blink1", "dbus", "gio", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"}
+
+
+def test_guarded_it_writes_nothing_on_this_computer(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[object] = []
+    monkeypatch.setattr("syslog.syslog", lambda *line: lines.append(line))
+
+    for url in ("syslog://", "SYSLOG://local0?facility=kern"):
+        with pytest.raises(ConfigError, match="Syslog is on this computer; allow_private=yes allows it"):
+            AppriseChannel(url, allow_private=False)
+    assert not lines
+
+    deliver(AppriseChannel("syslog://", allow_private=True))
+    assert lines
+
+
+def test_the_services_on_this_computer_are_those_that_a_scheme_alone_names() -> None:
+    services = [service for service in NotificationManager().plugins() if "{schema}://" in service.templates]
+    schemes = {scheme for service in services for scheme in as_texts(service.protocol)}
+
+    assert schemes <= LOCAL, "Is each of them on this computer? Then add it here."
+    assert "syslog" in schemes
+
+
+def as_texts(protocol: str | Sequence[str]) -> Sequence[str]:
+    return [protocol] if isinstance(protocol, str) else protocol
+
+
+def test_guarded_it_reads_no_file_of_this_computer(tmp_path: Path) -> None:
+    file = tmp_path / "private.json"
+    file.write_text("{}")
+    url = f"discord://{'1' * 18}/{'a' * 68}?template={file}"
+
+    with pytest.raises(ConfigError, match="names a file on this computer; allow_private=yes allows it"):
+        AppriseChannel(url, allow_private=False)
+    AppriseChannel(url, allow_private=True)
 
 
 @pytest.mark.parametrize(("allow_private", "followed"), [(True, 1), (False, 0)])

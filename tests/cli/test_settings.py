@@ -1,6 +1,8 @@
 """The file of settings on the command line: init, check, token, and --config of other commands."""
 
+import os
 import socket
+import stat
 import tomllib
 from pathlib import Path
 
@@ -38,6 +40,29 @@ def file(folder: Path) -> Path:
 def test_the_file_that_init_writes_is_good(run: Run) -> None:
     assert run("init").out == "wrote digestif.toml; next: digestif serve\n"
     assert run("check") == (0, "digestif.toml is good: 1 route, 0 tokens\n", "")
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_only_the_owner_can_read_the_file_that_init_writes(run: Run, folder: Path, options: tuple[str, ...]) -> None:
+    before = os.umask(0)
+    try:
+        assert run("init", *options).code == 0
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE((folder / "digestif.toml").stat().st_mode) == 0o600
+
+
+def test_init_never_writes_through_a_link(run: Run, folder: Path) -> None:
+    other, file = folder / "other", folder / "digestif.toml"
+    other.write_text("precious")
+    file.symlink_to(other)
+
+    assert "is there already" in run("init").err
+    assert run("init", "--force").code == 0
+
+    assert other.read_text() == "precious"
+    assert not file.is_symlink()
 
 
 def test_init_leaves_a_file_alone_unless_it_is_forced(run: Run, folder: Path) -> None:

@@ -217,7 +217,7 @@ def test_an_asynchronous_engine_serves_too() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"digests": 7}, "digests: 7 is neither"),
+        ({"digests": 7}, "digests: a value of type int is neither"),
         ({"timeline": ""}, "timeline: it is empty"),
         ({"timeline": 7}, "timeline: 7"),
         ({"queue_size": 0}, "queue_size: 0"),

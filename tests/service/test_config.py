@@ -14,6 +14,7 @@ from digestif.service.config import defaults, read
 from digestif.service.engine import open_digests
 from digestif.service.problems import WrongSettings
 from digestif.service.settings import Scope, Settings
+from tests.test_dsn import shown_by
 
 HOOKS = {"weight", "keep", "prepare", "split"}  # functions
 HASH = f"sha256:{'0' * 64}"
@@ -253,6 +254,28 @@ def test_no_message_shows_a_password_of_the_file(file: Path, dsn: str) -> None:
 
     assert len(found) == 2
     assert not [each for each in found if "hunter2" in each]
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        "smtp:/ada:hunter2@mail.example",
+        "smtp//ada:hunter2@mail.example?from=a@b.example",
+        "smpt:/ada:hunter2@mail.example?from=a@b.example&unsubscribe=https://x.example",
+        "ada:hunter2@mail.example",
+        "hooks.slack.com/services/T0/B0/hunter2",
+        "slack//hooks.slack.com/services/T0/B0/hunter2",
+        "https://hooks.slack.com/services/T0/B0/hunter2",
+    ],
+)
+@pytest.mark.parametrize("place", ['[[routes]]\npattern = "a"\nchannel', "[channels]\na", "store"])
+def test_no_message_and_no_frame_shows_a_mistyped_dsn(file: Path, place: str, channel: str) -> None:
+    file.write_text(f'{place} = "{channel}"', "utf-8")
+
+    with pytest.raises(WrongSettings) as caught:
+        read(file, {})
+
+    assert "hunter2" not in shown_by(caught.value, "test_config.py")
 
 
 def test_the_environment_goes_before_the_file(file: Path) -> None:

@@ -27,6 +27,7 @@ from digestif.threads import DaemonThreads
 
 with needs("apprise", module=__name__):
     import apprise
+    from apprise.attachment.file import AttachFile
 
 TITLE_CHARACTERS = 250
 BODY_CHARACTERS = 100_000  # services cut to their own limits, but some process the whole text first
@@ -40,7 +41,7 @@ class AppriseChannel(Channel):
     """Notifies the service that an Apprise URL names. The URL holds passwords and tokens, so it is a secret.
 
     Apprise follows redirects and connects wherever the URL leads. For URLs that others enter, `allow_private=False`
-    refuses addresses that are not public, and redirects.
+    refuses addresses that are not public, redirects, and services that act on this computer or read its files.
     """
 
     scheme: ClassVar[str] = "apprise"
@@ -52,7 +53,10 @@ class AppriseChannel(Channel):
         self._url = Secret(url)
         self._timeout = timeout
         self._allow_private = allow_private
-        self._service = self._notifier()[0].service_name
+        service = self._notifier()[0]
+        if not allow_private:
+            _refuse_local(service)
+        self._service = service.service_name
         self._threads = DaemonThreads(8, "digestif-apprise")
 
     @cached_property
@@ -134,6 +138,18 @@ def from_dsn(dsn: Dsn) -> AppriseChannel:
     dsn.refuse_location()
     options = dsn.read(AppriseOptions)
     return AppriseChannel(options.url, allow_private=options.allow_private)
+
+
+def _refuse_local(service: Any) -> None:
+    """Raise ConfigError for the log, the desktop or a device of this computer, and for a file that a message is made of.
+
+    Only such services can be named by their scheme alone: others need an address or a token.
+    """
+    if "{schema}://" in service.templates:
+        raise ConfigError(f"apprise: {service.service_name} is on this computer; allow_private=yes allows it")
+    attachments = [value for value in vars(service).values() if isinstance(value, apprise.AppriseAttachment)]
+    if any(isinstance(each, AttachFile) for attachment in attachments for each in attachment):
+        raise ConfigError("apprise: the URL names a file on this computer; allow_private=yes allows it")
 
 
 def _shows_markdown(service: Any) -> bool:

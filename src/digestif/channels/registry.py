@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from digestif.channels.base import Channel
-from digestif.dsn import Dsn, load_opener, refuse_few_slashes
+from digestif.dsn import Dsn, forgetful, load_opener, refuse_few_slashes
 
 Opener = Callable[[Dsn], Channel]
 
@@ -37,6 +37,7 @@ MEANT = {
 SLACK_HOSTS = ("hooks.slack.com/", "hooks.slack-gov.com/")
 
 
+@forgetful
 def open_channel(text: str) -> Channel:
     """Open the channel that a DSN names."""
     refuse_few_slashes(text, what="channel", built_in=BUILT_IN, meant=MEANT)

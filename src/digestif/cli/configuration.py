@@ -33,9 +33,12 @@ def settings_reader(
 
     Without a file there are defaults; `looks` lets each read look for one that was written since, until there is one.
     """
+    from digestif.dsn import forgetful
+
     typed = {"DIGESTIF_STORE": store, "DIGESTIF_NAMESPACE": namespace, "DIGESTIF_LISTEN": listen}
     environment: Mapping[str, str] = {**_environment(), **{name: text for name, text in typed.items() if text}}
 
+    @forgetful
     def read() -> "Settings":
         from digestif.service import config
 

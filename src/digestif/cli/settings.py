@@ -1,5 +1,6 @@
 """Commands about the file of settings: init, check, token."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,16 @@ SCOPES = ("ingest", "read", "admin")
 def init(file: Path, force: bool, as_json_: bool) -> None:
     """Write a file of settings to begin with, each explained.
 
-    FILE is digestif.toml unless another one is named. A file that is there is left alone.
+    FILE is digestif.toml unless another one is named. A file that is there is left alone. Passwords go into it, so that
+    only its owner can read it.
     """
     from importlib.resources import files
 
     from digestif.errors import ConfigError
 
-    starter = files("digestif.service").joinpath("starter.toml").read_text("utf-8")
+    starter = files("digestif.service").joinpath("starter.toml").read_bytes()
     try:
-        with file.open("w" if force else "x", encoding="utf-8") as written:
-            written.write(starter)
+        _write_private(file, starter, replaces=force)
     except FileExistsError:
         raise ConfigError(f"{file} is there already; --force replaces it") from None
     except OSError as error:
@@ -37,6 +38,17 @@ def init(file: Path, force: bool, as_json_: bool) -> None:
     option = "" if str(file) == FILE else f" --config {file}"
     text = f"wrote {file}; next: digestif serve{option}"
     click.echo(as_json({"file": str(file)}) if as_json_ or outer_json() else text)
+
+
+def _write_private(file: Path, content: bytes, *, replaces: bool) -> None:
+    """Write a file that only its owner can read. A link in its place is not followed."""
+    from digestif.channels.files import PRIVATE, replace_file
+
+    if replaces:
+        replace_file(file, content)
+        return
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as written:
+        written.write(content)
 
 
 @click.command()

@@ -22,6 +22,7 @@ from digestif.core.records import Record
 from digestif.core.texts import shortened, shortened_text, traceback_of
 from digestif.core.times import Duration
 from digestif.digests import Digests
+from digestif.dsn import forgetful
 from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreError
 from digestif.events.engine import StoreFailed
 from digestif.ids import fresh_key
@@ -51,6 +52,7 @@ class DigestHandler(UnlockedHandler):
     It never raises. What does not fit into a queue of `queue_size` records is dropped and counted in `dropped`.
     """
 
+    @forgetful
     def __init__(
         self,
         digests: Digests | AsyncDigests | str,
@@ -129,7 +131,9 @@ class DigestHandler(UnlockedHandler):
 def _engine(digests: object) -> Digests:
     found = digests._digests if isinstance(digests, AsyncDigests) else digests
     if not isinstance(found, Digests):
-        raise ConfigError(f"digests: {shortened(digests)} is neither an engine nor the DSN of a store")
+        raise ConfigError(
+            f"digests: a value of type {type(digests).__name__} is neither an engine nor the DSN of a store"
+        )
     return found
 
 

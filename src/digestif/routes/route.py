@@ -97,7 +97,10 @@ class Route:
             if not isinstance(value, tuple(kind for kind in kinds if kind is not callable)) and not (
                 callable in kinds and callable(value)
             ):
-                raise ConfigError(f"{name}: {shortened(value)} is not {what}")
+                shown = (
+                    f"a value of type {type(value).__name__}" if name == "channel" else shortened(value)
+                )  # a DSN in bytes, for one
+                raise ConfigError(f"{name}: {shown} is not {what}")
         check_hooks({name: getattr(self, name) for name in FORMS})
         if isinstance(self.channel, Channel) and not iscoroutinefunction(self.channel.deliver):
             raise ConfigError(

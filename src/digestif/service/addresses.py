@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from digestif.core.texts import shortened
-from digestif.dsn import Dsn, written_path
+from digestif.dsn import Dsn, forgetful, written_path
 from digestif.errors import ConfigError
 from digestif.service.settings import Settings
 from digestif.stores.registry import StoreOptions, check_dsn
@@ -111,6 +111,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+@forgetful
 def check_store(text: str) -> None:
     """ConfigError if the DSN is wrong. A SQLite file is not made, and no server is connected to."""
     _, dsn = Dsn.parse(text).divided(StoreOptions)

@@ -13,6 +13,7 @@ from digestif.core.policy import Policy
 from digestif.core.secret import Secret
 from digestif.core.texts import did_you_mean, shortened
 from digestif.core.times import in_seconds, is_lease
+from digestif.dsn import forgetful
 from digestif.errors import ConfigError
 from digestif.service import addresses, route_settings
 from digestif.service.problems import Problem, Problems, WrongSettings, lines_of
@@ -41,6 +42,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\$))")
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
+@forgetful
 def read(path: Path, environment: Mapping[str, str]) -> Settings:
     """The settings in a file. Raises WrongSettings with everything that is wrong."""
     try:
@@ -56,6 +58,7 @@ def read(path: Path, environment: Mapping[str, str]) -> Settings:
     return _Reader(document, lines_of(text), environment, source=path).settings()
 
 
+@forgetful
 def defaults(environment: Mapping[str, str]) -> Settings:
     """The settings without a file: a SQLite store in the working directory."""
     return _Reader({}, {}, environment, source=Path(FILE)).settings()

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, TypeVar
 
 from digestif.core.policy import Policy
-from digestif.dsn import redacted
+from digestif.dsn import forgetful, redacted
 
 if TYPE_CHECKING:
     from digestif.aio import AsyncDigests
@@ -31,6 +31,7 @@ def open_digests(settings: "Settings") -> "Digests":
     return _engine(Digests, settings, settings.store.reveal())
 
 
+@forgetful
 def _engine(kind: type[Engine], settings: "Settings", store: "Store | str") -> Engine:
     engine = kind(
         store,

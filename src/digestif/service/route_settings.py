@@ -1,5 +1,6 @@
 """Reads the routes of a file of settings."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ OPTIONS = (
     "digest",
 )
 NAMES = ("pattern", "channel", *OPTIONS)
+_CHANNEL_NAME = re.compile(r"[\w.-]{1,40}")
 _STAND_IN = "terminal://"  # a channel, to check the options alone
 
 
@@ -115,7 +117,8 @@ class _Reader:
         if not isinstance(found, str):
             names = list(self._channels)
             hint = did_you_mean(value, names) if names else "; there is no table [channels]"
-            self._problems.add(path, f"{shortened(value)} is neither a channel of the file nor a DSN{hint}")
+            shown = repr(value) if _CHANNEL_NAME.fullmatch(value) else "that"  # a mistyped DSN may hold a password
+            self._problems.add(path, f"{shown} is neither a channel of the file nor a DSN{hint}")
             return None
         return addresses.relative_to(self._folder, found)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES
 from digestif.core.texts import shortened
-from digestif.dsn import Dsn, load_opener, option, refuse_few_slashes, whole_number
+from digestif.dsn import Dsn, forgetful, load_opener, option, refuse_few_slashes, whole_number
 from digestif.errors import ConfigError, Overloaded, StoreUnavailable
 from digestif.stores.base import Store
 
@@ -62,6 +62,7 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 UNCONNECTED = {"digestif.stores.redis:from_dsn": "digestif.stores.redis:unconnected"}
 
 
+@forgetful
 def open_store(text: str, *, namespace: str = "d") -> Store:
     """Open the store that a DSN names, and give its namespace the settings of the DSN."""
     common, store = _opened(text, BUILT_IN, namespace=namespace)
@@ -70,6 +71,7 @@ def open_store(text: str, *, namespace: str = "d") -> Store:
     return store
 
 
+@forgetful
 def check_dsn(text: str) -> None:
     """Raise ConfigError if the DSN of a store is wrong. Nothing is connected to."""
     _, store = _opened(text, {scheme: UNCONNECTED.get(opener, opener) for scheme, opener in BUILT_IN.items()})

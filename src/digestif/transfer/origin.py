@@ -64,8 +64,10 @@ class Origin(ExportSource):
     def __init__(self, url: str, *, decoder: Decoder, prefix: str = "d", codec: str = "json") -> None:
         try:
             self._client: Any = redis.Redis.from_url(url)
-        except ValueError as error:
-            raise ConfigError(f"move: {error}") from error
+        except ValueError:  # it may quote a password
+            raise ConfigError(
+                "move: FROM is not an address of Redis such as redis://user:password@host:6379/0"
+            ) from None
         with _translated():
             self._client.ping()
         self.skipped: dict[str, str] = {}  # timelines that can't be read, and why

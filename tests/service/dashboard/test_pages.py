@@ -10,11 +10,14 @@ from urllib.parse import urlencode
 import pytest
 
 from digestif import Digests
+from digestif.core.secret import Secret
 from digestif.errors import Overloaded, StoreError, StoreUnavailable
+from digestif.service.engine import open_engine
 from digestif.service.service import Service
-from digestif.service.settings import Scope
+from digestif.service.settings import RouteSettings, Scope
+from digestif.stores.registry import open_store
 from tests.service.dashboard.visitor import Visitor
-from tests.service.harness import Client, serving, settings_with, token_of
+from tests.service.harness import Client, served, serving, settings_with, token_of
 
 PAGES = ["/", "/timelines", "/timeline?key=a", "/digests", "/dead-letters", "/channels", "/workers", "/status"]
 WHOLE = ["/channels", "/workers", "/status", "/series"]
@@ -43,6 +46,30 @@ def test_empty_pages_have_a_line_to_paste_with_the_real_address(visitor: Visitor
     assert line in visitor.page("/timelines")
     assert "digestif worker --config" in visitor.page("/workers")
     assert "[[routes]]" in visitor.page("/channels")
+
+
+def test_a_channel_is_shown_by_its_name_and_no_page_shows_more_of_its_dsn() -> None:
+    dsns = {
+        "slack:*": "slack://hooks.slack.com/services/T0/B0/hunter2hunter2",
+        "hook:*": "webhook+https://receiver.example/hunter2hunter2?secret=whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==",
+        "mail:*": "smtp://ada:hunter2hunter2@mail.example:2525?from=digests@sender.example",
+    }
+    text, reader = token_of("reader", Scope.READ)
+    routes = [RouteSettings(pattern=pattern, channel=Secret(dsn), options={}) for pattern, dsn in dsns.items()]
+    settings = settings_with(reader, routes=tuple(routes))
+    service = Service(settings, open_engine(settings, open_store("memory://")))
+
+    with served(service) as client:
+        visitor = Visitor(client)
+        visitor.log_in(text)
+        shown = visitor.page("/channels")
+        everywhere = "".join(map(visitor.page, PAGES))
+
+    assert re.search(r"slack://hooks\.slack\.com #\w{8}<", shown)
+    assert re.search(r"webhook\+https://receiver\.example #\w{8}<", shown)
+    assert "smtp://ada@mail.example:2525<" in shown
+    for secret in ("hunter2", "whsec", "services", "sender.example"):
+        assert secret not in everywhere
 
 
 @pytest.mark.parametrize("name", HOSTILE)

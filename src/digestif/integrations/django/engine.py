@@ -13,7 +13,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from digestif.core.secret import Secret
 from digestif.digests import Digests
-from digestif.dsn import Dsn, load_opener, option_names
+from digestif.dsn import Dsn, forgetful, load_opener, option_names
 from digestif.integrations.django import admins, mail
 from digestif.integrations.django.options import FUNCTIONS, HOOKS, Options, located, read_options
 from digestif.routes.route import check_hooks
@@ -44,6 +44,7 @@ def digests() -> Digests:
     return project().engine
 
 
+@forgetful
 def project() -> Project:
     """The engine and the settings that it was made from."""
     global _current
@@ -70,11 +71,13 @@ def handler(pattern: str, **options: Any) -> Callable[[HandlerFunction], Handler
     return register
 
 
+@forgetful
 def route(pattern: str, **options: Any) -> None:
     """Let a channel deliver the timelines of a pattern, as `Digests.route` does, in every engine."""
     _register(lambda engine: engine.route(pattern, **_with_connections(options)))
 
 
+@forgetful
 def rehearse() -> None:
     """Raise ConfigError if an engine can't be made from the settings. The store is not opened."""
     options = read_options().loaded()

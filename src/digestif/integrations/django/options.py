@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 
 from digestif.core.policy import Policy
 from digestif.core.texts import did_you_mean, reason_of, shortened
-from digestif.dsn import redacted_lines
+from digestif.dsn import forgetful, redacted_lines
 from digestif.errors import ConfigError
 
 BACKEND = "digestif.integrations.django.DigestEmailBackend"
@@ -27,10 +27,10 @@ ADMINS_POLICY = Policy(capacity=1000)  # of tracebacks; the older ones are count
 class Options:
     """What DIGESTIF says."""
 
-    store: Any  # a DSN or a Store; None: in the database
+    store: Any = field(repr=False)  # a DSN or a Store; None: in the database
     database: str | None  # the alias of the Django database that the store is in
     engine: dict[str, Any]  # the other arguments of Digests
-    routes: dict[str, dict[str, Any]]
+    routes: dict[str, dict[str, Any]] = field(repr=False)  # with DSNs
     email_backend: str
     email_policy: Any
     can_wait: Callable[[Any], bool] | None
@@ -46,6 +46,7 @@ class Options:
         )
 
 
+@forgetful
 def read_options() -> Options:
     """Read the setting. ConfigError with what is wrong."""
     given = getattr(settings, "DIGESTIF", None)

@@ -33,7 +33,7 @@ async def overview(visit: Visit) -> Response:
         lately_a_minute=rates(samples, now=visit.now),
         outages=outages,
         failures=await visit.digests.failures(),
-        channels=channels_of(visit.service.settings.routes, outages)[:CHANNELS],
+        channels=channels_of(visit, outages)[:CHANNELS],
         workers=await visit.digests.workers(),
         ended=await visit.digests.history(limit=LATELY),
         letters=await visit.digests.dead_letters(limit=LATELY),

@@ -20,29 +20,30 @@ class Channel(Struct, frozen=True):
     """A route, and the outage of its channel if there is one."""
 
     pattern: str
-    address: str
+    name: str  # as in outages, logs and metrics
     policy: str | None
     outage: ChannelOutage | None
 
 
 async def channels(visit: Visit) -> Response:
     outages = await visit.digests.outages()
-    shown = channels_of(visit.service.settings.routes, outages)
+    shown = channels_of(visit, outages)
     own = {channel.outage.channel for channel in shown if channel.outage is not None}
     others = [outage for outage in outages if outage.channel not in own]
     return visit.render("channels.html", channels=shown, others=others)
 
 
-def channels_of(routes: Sequence[RouteSettings], outages: Sequence[ChannelOutage]) -> list[Channel]:
+def channels_of(visit: Visit, outages: Sequence[ChannelOutage]) -> list[Channel]:
     """The channels of the routes, those that are down first."""
-    found = [_channel(route, outages) for route in routes]
+    names = {handler.pattern: handler.channel_of("") for handler in visit.digests.attempts().handlers}
+    found = [_channel(route, names.get(route.pattern, ""), outages) for route in visit.service.settings.routes]
     return sorted(found, key=lambda channel: channel.outage is None)
 
 
-def _channel(route: RouteSettings, outages: Sequence[ChannelOutage]) -> Channel:
+def _channel(route: RouteSettings, name: str, outages: Sequence[ChannelOutage]) -> Channel:
     outage = next((each for each in outages if route.pattern in each.patterns), None)
     policy = route.options.get("policy")
-    return Channel(route.pattern, redacted(route.channel.reveal()), None if policy is None else str(policy), outage)
+    return Channel(route.pattern, name, None if policy is None else str(policy), outage)
 
 
 async def workers(visit: Visit) -> Response:

@@ -62,7 +62,7 @@ class Target(NamedTuple):
         """The number of the database, after so many parts of the path."""
         text = "/".join(self.path[after:])
         if not re.fullmatch("[0-9]{0,9}", text):
-            raise ConfigError(f"store: {text!r} is not the number of a database")
+            raise ConfigError("store: what follows the / is not the number of a database; write / in a password as %2F")
         return int(text or 0)
 
     def service(self) -> str:
@@ -79,5 +79,5 @@ class Target(NamedTuple):
 def _address(text: str, *, port: int) -> tuple[str, int]:
     match = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?", text)
     if match is None or not 0 < int(match[2] or port) < 65536:
-        raise ConfigError(f"store: {text!r} is not a host with or without a port")
+        raise ConfigError("store: that is not a host with or without a port; an @ ends the password before it")
     return match[1].strip("[]") or "localhost", int(match[2] or port)
