@@ -201,7 +201,7 @@ def is_interactive() -> bool:
 def _agreed(session: Session, timelines: Sequence[str], *, exact: bool) -> bool:
     if not is_interactive():
         raise click.UsageError("there is no terminal to ask in; say --yes to delete")
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         chosen = list(timelines) if exact else [found for name in timelines for found in _chosen(digests, name)]
         pending = sum(digests.timeline(name).pending for name in chosen)
     names = ", ".join(map(printable, timelines[:3])) + (" …" if len(timelines) > 3 else "")

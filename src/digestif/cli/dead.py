@@ -52,7 +52,7 @@ def dead() -> int:
 @with_session
 def list_(session: Session, timeline: str | None, after: str | None, limit: int) -> None:
     """List dead letters, of TIMELINE or of all."""
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         letters = digests.dead_letters(timeline, after, limit)
         now = time_of(digests)
     if session.as_json:
@@ -97,7 +97,7 @@ def _sent(letter: "DeadLetter") -> str:
 @with_session
 def show(session: Session, digest_id: str, limit: int) -> int:
     """Show a dead letter and its records. Exit code 1 if there is none of that ID."""
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         letter = digests.store.letter(digest_id)
         records = digests.dead_records(digest_id) if letter else []
         unreadable = _unreadable(digests, digest_id, records, limit=limit) if letter else {}

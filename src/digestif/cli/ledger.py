@@ -22,7 +22,7 @@ SILENT = 20.0  # seconds: a worker that lives is seen more often
 @with_session
 def ledger(session: Session) -> None:
     """Show how many records were accepted, and what became of them."""
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         counts = digests.ledger()
     if session.as_json:
         click.echo(as_json(_with_balance(counts)))
@@ -48,7 +48,7 @@ def balance(counts: "Ledger") -> str:
 @with_session
 def verify(session: Session) -> int:
     """Recount all records in the store and compare with the ledger. Exit code 1 if they differ."""
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         report = digests.verify()
     if session.as_json:
         problems = list(report.problems)
@@ -71,7 +71,7 @@ def repair(session: Session, dry_run: bool) -> int:
 
     Its records become dead letters, and the ledger agrees again. With --dry-run, exit code 1 if anything is damaged.
     """
-    with session.digests() as digests:
+    with session.digests(reads=dry_run) as digests:
         damages = digests.repair(dry_run=dry_run)
     if session.as_json:
         click.echo(as_json({"dry_run": dry_run, "damages": [plain(damage) for damage in damages]}))
@@ -95,7 +95,7 @@ def status(session: Session) -> None:
     """Show store, workers, closed channels, backlog and ledger."""
     from digestif.stores.versions import versions
 
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         store = digests.store
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
         outages, workers, failures = digests.outages(), digests.workers(), digests.failures(FAILURES)

@@ -46,7 +46,7 @@ def prefer(session: Session, timeline: str, words: Sequence[str], zone: str | No
     chosen = " ".join(words)
     if not chosen and zone is not None:
         raise click.UsageError("--zone belongs to a CADENCE: name one")
-    with session.digests(makes=bool(chosen)) as digests:
+    with session.digests(makes=bool(chosen), reads=not chosen) as digests:
         stored = _stored_zone(digests, timeline) if chosen else None
         if "@" in chosen:  # which the name of a cadence can't have
             digests.set_policy(timeline, _with_zone(chosen, zone, stored))
@@ -111,7 +111,7 @@ def policy(session: Session, timeline: str, text: Sequence[str], clear: bool) ->
     """
     if clear and text:
         raise click.UsageError("--clear removes a policy; leave out POLICY")
-    with session.digests(makes=bool(text)) as digests:
+    with session.digests(makes=bool(text), reads=not text and not clear) as digests:
         if clear and not session.knows_policies and _due(digests, timeline):
             raise click.UsageError("records wait: --clear needs --app or --config, to plan them by your policies")
         if text:

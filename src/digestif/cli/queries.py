@@ -48,7 +48,7 @@ def limit_option(default: int, help_: str) -> "Callable[[Function], Function]":
 @with_session
 def timelines(session: Session, state: str | None, prefix: str, after: str | None, limit: int) -> None:
     """List the timelines that are stored, by name."""
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         found = digests.timelines(state, prefix, after, limit)
         lost = unhandled(digests, found)
         if session.as_json:
@@ -121,7 +121,7 @@ def _state(timeline: "Timeline") -> str:
 @with_session
 def show(session: Session, timeline: str) -> int:
     """Show what is known about TIMELINE. Exit code 1 if nothing is stored."""
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         found = digests.timeline(timeline)
         why = digests.explain(timeline)
         now = time_of(digests)
@@ -157,7 +157,7 @@ def show(session: Session, timeline: str) -> int:
 @with_session
 def peek(session: Session, timeline: str, limit: int) -> int:
     """Show the records that the next digest of TIMELINE would carry. Exit code 1 if there are none."""
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         records = digests.peek(timeline)
         now = time_of(digests)
     if session.as_json:
@@ -183,7 +183,7 @@ def explain(session: Session, timeline: str) -> None:
 
     The policy, the rule and its arithmetic, the window, and what would change the due time.
     """
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         now = time_of(digests)
         explanation = digests.explain(timeline, now=now)
     if session.as_json:
@@ -233,7 +233,7 @@ def _fact(name: str, value: object, *, now: float, zone: str | None) -> str:
 @with_session
 def history(session: Session, timeline: str | None, limit: int) -> None:
     """List the digests that ended lately, of TIMELINE or of all."""
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         entries = digests.history(timeline, limit)
         now = time_of(digests)
     if session.as_json:
@@ -278,7 +278,7 @@ def trace(session: Session, timeline: str, key: str) -> int:
     """
     from digestif.core.sightings import in_words
 
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         sightings = digests.trace(timeline, key)
         now = time_of(digests)
     if session.as_json:

@@ -103,7 +103,7 @@ def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Look]":
 
     if timeline is None:
         return _sample(), Look(group_by=_SAMPLE_GROUPS, links=SAMPLE_LINKS)
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         records = digests.peek(timeline)
         route = None if digests._routes is None else digests._routes.find(timeline)
         policy, choice = digests.policy_of(timeline).policy, digests.preference(timeline)

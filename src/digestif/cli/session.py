@@ -1,7 +1,7 @@
 """What the commands share: the options that name a store, the engine for it, and answers as text or JSON."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +14,7 @@ from digestif.cli.output import as_json, fitted
 
 if TYPE_CHECKING:
     from digestif import Digests
+    from digestif.core.policy import Policy
     from digestif.service.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -89,9 +90,12 @@ class Session:
         return bool(self._app) or self._settings is not None
 
     @contextmanager
-    def digests(self, *, makes: bool = False, policy: str | None = None, reaches: bool = True) -> Iterator["Digests"]:
+    def digests(
+        self, *, makes: bool = False, reads: bool = False, policy: str | None = None, reaches: bool = True
+    ) -> Iterator["Digests"]:
         """The engine. Without `makes`, a SQLite file that does not exist is an error: it is not created.
 
+        With `reads` the command changes nothing, and no file is made beside a SQLite file.
         `policy` is the text of one for this call. A store that does not answer is told at once, because other calls
         try again for seconds; without `reaches` it is not asked.
         """
@@ -108,25 +112,33 @@ class Session:
                     digests.store.reach()
                 yield digests
             return
-        with self._opened(makes=makes, policy=policy) as digests:
+        with self._opened(makes=makes, reads=reads, policy=policy) as digests:
             if reaches:
                 digests.store.reach()
             yield digests
 
-    def _opened(self, *, makes: bool, policy: str | None) -> "Digests":
+    def _opened(self, *, makes: bool, reads: bool, policy: str | None) -> "Digests":
         from digestif.core.policy import Policy
 
         parsed = None if policy is None else Policy.parse(policy)
         self._check(makes=makes)
+        if self._settings is not None and policy is not None:
+            raise click.UsageError(f"{self._settings.source} brings its own policies; leave out --policy")
+        if reads and (for_reading := _for_reading(self._store)) is not None:
+            from digestif.stores.sqlite.connections import NeedsUpgrade
+
+            with suppress(NeedsUpgrade):  # opening it for writing brings it up to date
+                return self._engine(for_reading, parsed)
+        return self._engine(self._store, parsed)
+
+    def _engine(self, store: str, policy: "Policy | None") -> "Digests":
         if self._settings is not None:
             from digestif.service.engine import open_digests
 
-            if policy is not None:
-                raise click.UsageError(f"{self._settings.source} brings its own policies; leave out --policy")
-            return open_digests(self._settings)
+            return open_digests(self._settings, store)
         from digestif.digests import Digests
 
-        return Digests(self._store, policy=parsed, namespace=self._namespace)
+        return Digests(store, policy=policy, namespace=self._namespace)
 
     def _check(self, *, makes: bool) -> None:
         from digestif.dsn import Dsn
@@ -174,7 +186,7 @@ def complete_timeline(context: click.Context, _: click.Parameter, incomplete: st
     from digestif.errors import DigestifError
 
     try:
-        with Session(context, context.params).digests() as digests:
+        with Session(context, context.params).digests(reads=True) as digests:
             return [timeline.key for timeline in digests.timelines(prefix=incomplete, limit=50)]
     except (DigestifError, click.ClickException):
         return []
@@ -191,6 +203,16 @@ def help_if_alone() -> int:
         return 0
     click.echo(context.get_help())
     return 2
+
+
+def _for_reading(store: str) -> str | None:
+    """The DSN of a SQLite file that is only read; None for other stores, which make no files."""
+    from digestif.dsn import Dsn
+
+    dsn = Dsn.parse(store)
+    if dsn.scheme != "sqlite" or "mode" in dsn.options:
+        return None
+    return f"{store}{'&' if '?' in store else '?'}mode=ro"
 
 
 # For commands that have a store of their own

@@ -148,7 +148,7 @@ def top(session: Session, once: bool, interval: float) -> None:
 
     q or Ctrl-C ends it. With --json it prints one object per look.
     """
-    with session.digests() as digests:
+    with session.digests(reads=True) as digests:
         if session.as_json:
             _stream(digests, once=once, interval=interval)
         elif once or not is_terminal():

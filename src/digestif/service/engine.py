@@ -24,11 +24,11 @@ def open_engine(settings: "Settings", store: "Store") -> "AsyncDigests":
     return made
 
 
-def open_digests(settings: "Settings") -> "Digests":
-    """The same for a command, which makes one call after the other; closing it closes the store."""
+def open_digests(settings: "Settings", store: str | None = None) -> "Digests":
+    """The same for a command, on the store of the settings or of another DSN; closing the engine closes the store."""
     from digestif.digests import Digests
 
-    return _engine(Digests, settings, settings.store.reveal())
+    return _engine(Digests, settings, store or settings.store.reveal())
 
 
 @forgetful

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
 from digestif.stores.gate import holding
 from digestif.stores.schema import Schema, too_old
+from digestif.stores.sqlite.side_files import NotOurs, beside, refuse_foreign
 
 T = TypeVar("T")
 
@@ -24,6 +25,14 @@ _LOG_PAGES = 4000  # 16 MiB before a checkpoint: pages that many commits change 
 _OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 
 
+class NeedsUpgrade(ConfigError):
+    """The file is of an older release, and was opened for reading only."""
+
+
+class Changed(sqlite3.OperationalError):
+    """What was read may be wrong: a process has written to the file, and there was no log when it was opened."""
+
+
 class Connection(sqlite3.Connection):
     """A connection that knows which file it has open.
 
@@ -33,6 +42,8 @@ class Connection(sqlite3.Connection):
 
     name = ""  # of the file, for errors
     file: tuple[int, int] | None = None
+    still: "State | None" = None  # of the file when it was opened, if it is read without a log
+    is_empty = False  # without any tables
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -124,10 +135,47 @@ class Database:
         """Open the file, which exists, for reading only."""
         return self._open(lambda connection: connection.execute("PRAGMA query_only = 1"), lambda: False)
 
-    def _open(self, prepare: Callable[[Connection], object], make_room: Callable[[], bool]) -> Connection:
-        self.refuse_read_only()
+    def connect_without_traces(self) -> Connection:
+        """Open the file for reading only, and let SQLite make no file beside it.
+
+        Without a log no process is writing, and SQLite reads the file alone. As soon as there is one, `refuse_changed`
+        raises Changed. Raises ConfigError if this release can't read the file, NeedsUpgrade if it could after a
+        migration.
+        """
+        if self.path is None or not self.path.exists():
+            raise StoreUnavailable(f"{self.name}: there is no such file to read")
+        still = None if _has_log(self.path) else _state(self.path)
+        access = "mode=ro" if still is None else "mode=ro&immutable=1"
+        try:
+            connection = self._open(self._check_schema, lambda: False, access=access)
+        except sqlite3.Error:
+            self.refuse_changed(still)
+            raise
+        connection.still = still
+        return connection
+
+    def refuse_changed(self, still: "State | None") -> None:
+        """Raise Changed if a process began to write to a file that was opened without a log."""
+        if still is not None and self.path is not None and (_has_log(self.path) or _state(self.path) != still):
+            raise Changed
+
+    def _check_schema(self, connection: Connection) -> None:
+        found = self._schema(connection)
+        if found is not None:
+            self._refuse_schema(found)
+            if found.version < SCHEMA.version:
+                raise NeedsUpgrade(f"store: {self.name} is of an older release; open it for writing once")
+        connection.is_empty = found is None
+
+    def _open(
+        self, prepare: Callable[[Connection], object], make_room: Callable[[], bool], *, access: str = "mode=rw"
+    ) -> Connection:
+        if self.path is not None:
+            refuse_foreign(self.path)
+        if access == "mode=rw":
+            self.refuse_read_only()
         connection = sqlite3.connect(
-            self.name if self.path is None else f"{self.path.as_uri()}?mode=rw",
+            self.name if self.path is None else f"{self.path.as_uri()}?{access}",
             uri=self.path is not None,
             timeout=self._timeout,
             isolation_level=None,  # we begin transactions ourselves
@@ -169,12 +217,15 @@ class Database:
             with connection:
                 connection.begin_any("BEGIN IMMEDIATE")
                 found = self._upgrade(connection, self._schema(connection))  # another process may have been quicker
+        self._refuse_schema(found)
+        self._was_open = True
+
+    def _refuse_schema(self, found: Schema) -> None:
         if not found.admits(SCHEMA.version):
             refusal = too_old(self.name, oldest=found.oldest, version=SCHEMA.version)
             raise StoreError(refusal) if self._was_open else ConfigError(f"store: {refusal}")
         if found.version < 1:
             raise ConfigError(f"store: {self.name} has schema {found.version}; no release has written that")
-        self._was_open = True
 
     def _schema(self, connection: Connection) -> Schema | None:
         """Return the numbers of the file; None if it is empty."""
@@ -202,6 +253,19 @@ class Database:
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {oldest}")
         return Schema(SCHEMA.version, oldest)
+
+
+def _has_log(path: Path) -> bool:
+    """True if a process has the database open, or was killed before it could close it."""
+    return any(os.path.lexists(beside(path, side)) for side in ("-wal", "-journal"))
+
+
+State = tuple[int, ...]
+
+
+def _state(path: Path) -> State:
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _migration(number: int) -> str:
@@ -298,6 +362,8 @@ def full(name: str) -> Overloaded:
 
 def translated(error: sqlite3.Error | OSError, name: str) -> DigestifError:
     """Return our error for one of SQLite or the system: what is wrong, with which file, and what to do."""
+    if isinstance(error, NotOurs):
+        return StoreUnavailable(f"{error.filename}: {error.strerror}, or check the path")
     if isinstance(error, OSError):
         return StoreUnavailable(f"{name}: {error.strerror or error}; check the folder and its permissions")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code

@@ -5,7 +5,8 @@ Other programs may take the last byte of a disk at any time, so the reserve must
 - free pages in the file, which SQLite uses before it lets the file grow. An add must leave enough of them;
 - blocks of the disk under every page of the file, so that a checkpoint of the log never needs new ones;
 - a log (`-wal`) of some length. When it is full, a checkpoint lets it begin anew. SQLite removes it with the last
-  connection; a second name (`-reserve`) keeps its blocks until the file is opened again.
+  connection; a second name (`-reserve`) keeps its blocks until the file is opened again. A plain file of that length
+  would do for one opening only: as the log it goes with the last connection, and a full disk has no space for another.
 
 The reserve is a quarter of the file as free pages, and a log as long as the file, since a transaction can't change more
 pages than there are; each within bounds.
@@ -13,13 +14,14 @@ pages than there are; each within bounds.
 
 import os
 import sqlite3
-import stat
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from fcntl import F_GETFL, fcntl
 from pathlib import Path
 
 from digestif.clock import monotonic
 from digestif.stores.sqlite.connections import Connection, is_full
+from digestif.stores.sqlite.side_files import beside, is_at, open_side_file
 
 MEBIBYTE = 1 << 20
 LEAST_PAGES = 256  # enough for a full history and some dead letters
@@ -48,8 +50,8 @@ class Reserve:
 
     def __init__(self, file: Path | None, *, most: int) -> None:
         path = self._path = Path() if file is None else file
-        self._log = path.parent / f"{path.name}-wal"
-        self._kept = path.parent / f"{path.name}-reserve"
+        self._log = beside(path, "-wal")
+        self._kept = beside(path, "-reserve")
         self._most = most if file is not None and hasattr(os, "posix_fallocate") else 0
         self._page = 4096  # bytes
         self._file: int | None = None  # SQLite's own descriptor of the file
@@ -62,22 +64,29 @@ class Reserve:
 
     def before_opening(self) -> None:
         """Give SQLite the log that was kept, if it has none, blanked: its old content must not count as a log."""
-        if self._most and not self._log.exists() and _size(self._kept) and _size(self._path):
-            with suppress(OSError):
-                if self._kept.stat().st_nlink > 1:  # the log was moved aside after a crash: it is not ours to blank
-                    self._kept.unlink()
-                    return
-                _blank(self._kept, self._path.stat(), most=self._most)
-                os.link(self._kept, self._log)
+        if self._most and not os.path.lexists(self._log) and _size(self._path):
+            with suppress(OSError), self._opened(self._kept) as kept:
+                if _is_like(os.fstat(kept), self._path.stat()):
+                    _blank(kept, most=self._most)
+                    os.link(self._kept, self._log)
 
     def give_way(self) -> bool:
         """Free a little space that SQLite needs to open the file. False if the log is in use, or too short."""
-        with suppress(OSError), self._kept.open("r+b", buffering=0) as log:
-            left = _size(self._kept) - INDEX_BYTES
-            if left > 0 and log.read(LOG_HEADER) == bytes(LOG_HEADER):
-                log.truncate(left)
+        with suppress(OSError), self._opened(self._kept) as log:
+            left = os.fstat(log).st_size - INDEX_BYTES
+            if left > 0 and os.pread(log, LOG_HEADER, 0) == bytes(LOG_HEADER):
+                os.ftruncate(log, left)
                 return True
         return False
+
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[int]:
+        """Open a file that has no names but those of the log. A log that was moved aside after a crash has another."""
+        file = open_side_file(path, self._log, self._kept)
+        try:
+            yield file
+        finally:
+            os.close(file)
 
     def after_opening(self, writer: Connection) -> None:
         """Measure and fill the reserve. If the disk has too little space, adds are refused later."""
@@ -167,18 +176,19 @@ class Reserve:
     def _lengthen_log(self, pages: int, share: float) -> None:
         """Bring the log to its length, and give it its second name. OSError if it has less than this share."""
         wanted = min(LOG_HEADER + (pages + self._wanted) * (self._page + FRAME_HEADER), self._most)
-        if not self._log.exists():  # another program has changed the journal mode
+        try:
+            found = self._log.lstat()
+        except FileNotFoundError:  # another program has changed the journal mode
             return
-        found = self._log.stat()
         if found.st_size < wanted:
             try:
-                with self._log.open("r+b") as log:
-                    self._allocate(log.fileno(), found.st_size, wanted - found.st_size)
+                with self._opened(self._log) as log:
+                    self._allocate(log, found.st_size, wanted - found.st_size)
             except OSError:
                 if found.st_size < wanted * share:
                     raise
         with suppress(OSError):  # a file system without links, or a folder where others' files may not be removed
-            if not self._kept.exists() or not os.path.samestat(found, self._kept.stat()):
+            if not is_at(self._kept, found):
                 self._kept.unlink(missing_ok=True)
                 os.link(self._log, self._kept)
 
@@ -226,17 +236,16 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _blank(log: Path, database: os.stat_result, *, most: int) -> None:
+def _is_like(log: os.stat_result, database: os.stat_result) -> bool:
+    """True if the log has the owner, group and mode of the database, as SQLite would make it."""
+    return (log.st_uid, log.st_gid, log.st_mode) == (database.st_uid, database.st_gid, database.st_mode)
+
+
+def _blank(log: int, *, most: int) -> None:
     """Make an empty log of an old one, and sync it: a power cut must not bring the old one back."""
-    with log.open("r+b", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        if (found.st_uid, found.st_gid) != (database.st_uid, database.st_gid):
-            os.fchown(file.fileno(), database.st_uid, database.st_gid)
-        if found.st_mode != database.st_mode:
-            os.fchmod(file.fileno(), stat.S_IMODE(database.st_mode))
-        file.truncate(min(found.st_size, most))
-        file.write(bytes(LOG_HEADER))
-        os.fsync(file.fileno())
+    os.ftruncate(log, min(os.fstat(log).st_size, most))
+    os.pwrite(log, bytes(LOG_HEADER), 0)
+    os.fsync(log)
 
 
 def _descriptor(identity: tuple[int, int] | None) -> int | None:

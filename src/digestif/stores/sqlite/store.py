@@ -214,6 +214,9 @@ class SQLiteStore(RowStore):
         if self._writer is None:  # after a fork: a reader would open the file with a log that has no reserve
             with suppress(StoreError):
                 self._write(lambda _: None)
+        return self._read_beside_writers(unit)
+
+    def _read_beside_writers(self, unit: Callable[[Rows], T]) -> T:
         try:
             return self._turnstile.through(
                 lambda: self._translating(lambda: self._gate.through(lambda: self._read_one_state(unit)))

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from digestif.errors import StoreUnavailable
 from digestif.stores.gate import holding
+from digestif.stores.sqlite.side_files import beside, open_side_file
 
 try:
     import fcntl
@@ -24,13 +25,23 @@ except ImportError:  # not a POSIX system: SQLite's own locking has to do
 
 T = TypeVar("T")
 
+_REPLACEMENTS = 100  # of the side file by other processes, before a call gives up
+
+
+class _Access(NamedTuple):
+    """The owner, group and mode of the side file."""
+
+    owner: int
+    group: int
+    mode: int
+
 
 class WriteLock:
     """The lock beside a database file. One thread at a time may use it."""
 
     def __init__(self, path: Path, *, timeout: float) -> None:
         self._database = path
-        self._path = path.with_name(path.name + "-lock")
+        self._path = beside(path, "-lock")
         self._timeout = timeout
         self._file: int | None = None
         self._helper: _Helper | None = None
@@ -38,7 +49,7 @@ class WriteLock:
         self._is_stale = False
 
     def exists(self) -> bool:
-        return self._path.exists()
+        return os.path.lexists(self._path)
 
     def remove(self) -> None:
         """Remove the side file, after its database turned out to be none of ours."""
@@ -58,13 +69,21 @@ class WriteLock:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _take(self) -> None:
+        """Take the lock of the file that is at the path: another process may replace it while this one waits."""
         if self._is_stale:
             self.close()
             self._is_stale = False
         self._leave_wait()
+        for _ in range(_REPLACEMENTS):
+            self._take_open_file()
+            if self._is_in_place():
+                return
+            self.close()
+        raise self._restless()
+
+    def _take_open_file(self) -> None:
         if self._file is None:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            self._shut_out_readers(self._file)
+            self._file = self._opened()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -72,17 +91,67 @@ class WriteLock:
             self._wait, self._file = wait, None  # the helper owns the file until it holds the lock
             holding(wait.present, lambda: self._wait_for_helper(wait))
 
-    def _shut_out_readers(self, file: int) -> None:
-        """Let only users open the side file who may write the database: others could hold the lock for ever."""
-        with suppress(OSError):  # the database does not exist yet, or the side file is another user's
-            database, lock = self._database.stat(), os.fstat(file)
-            mode = stat.S_IRUSR | stat.S_IWUSR
-            mode |= stat.S_IRGRP | stat.S_IWGRP if database.st_mode & stat.S_IWGRP else 0
-            mode |= stat.S_IROTH | stat.S_IWOTH if database.st_mode & stat.S_IWOTH else 0
-            if stat.S_IMODE(lock.st_mode) != mode:
-                os.fchmod(file, mode)
-            if (lock.st_uid, lock.st_gid) != (database.st_uid, database.st_gid):
-                os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
+    def _is_in_place(self) -> bool:
+        try:
+            return self._file is not None and os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
+    def _restless(self) -> StoreUnavailable:
+        return StoreUnavailable(f"{self._path}: another program keeps replacing it; nothing was changed")
+
+    def _opened(self) -> int:
+        """Open the side file, or make it."""
+        for _ in range(_REPLACEMENTS):
+            with suppress(FileNotFoundError):
+                file = open_side_file(self._path)
+                try:
+                    if self._is_right(os.fstat(file)) or not self._removed(file):
+                        return file
+                except BaseException:
+                    os.close(file)
+                    raise
+                os.close(file)
+            with suppress(FileExistsError):
+                return self._made()
+        raise self._restless()
+
+    def _is_right(self, found: os.stat_result) -> bool:
+        """True if the users who may open the side file are those who may write the database, or can't be changed."""
+        wanted, me = self._wanted(), os.geteuid()
+        if wanted is None or me not in (0, found.st_uid):
+            return True
+        return stat.S_IMODE(found.st_mode) == wanted.mode and (me != 0 or found.st_uid == wanted.owner)
+
+    def _removed(self, file: int) -> bool:
+        """Remove a side file that the wrong users may open: only a new file is changed. False while it is in use."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._path.unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
+
+    def _made(self) -> int:
+        """Make the side file. Others than those who may write the database could hold the lock for ever."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+        wanted = self._wanted()
+        if wanted is not None:
+            with suppress(OSError):  # the group is not one of this user's
+                os.fchmod(file, wanted.mode)
+                os.fchown(file, wanted.owner if os.geteuid() == 0 else -1, wanted.group)
+        return file
+
+    def _wanted(self) -> "_Access | None":
+        """Return who may open the side file; None if there is no database yet."""
+        try:
+            database = self._database.stat()
+        except OSError:
+            return None
+        mode = stat.S_IRUSR | stat.S_IWUSR
+        mode |= stat.S_IRGRP | stat.S_IWGRP if database.st_mode & stat.S_IWGRP else 0
+        mode |= stat.S_IROTH | stat.S_IWOTH if database.st_mode & stat.S_IWOTH else 0
+        return _Access(database.st_uid, database.st_gid, mode)
 
     def _wait_for_helper(self, wait: "_Wait") -> None:
         if self._helper is None:
