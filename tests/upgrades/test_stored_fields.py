@@ -73,7 +73,7 @@ def test_the_fields_that_are_stored_are_those_of_these_numbers() -> None:
         "Redis": layout.SCHEMA,
     }
 
-    assert numbers == {"SQLite": Schema(10, 10), "PostgreSQL": Schema(11, 11), "Redis": Schema(3, 3)}
+    assert numbers == {"SQLite": Schema(10, 10), "PostgreSQL": Schema(11, 11), "Redis": Schema(4, 4)}
     assert {kind.__name__: _names(kind) for kind in PINNED} == {
         kind.__name__: [name.partition(":")[0] for name in text.split()] for kind, text in PINNED.items()
     }

@@ -19,6 +19,9 @@ NEVER = 2**54  # the expiry of a record without form that does not expire
 SHIFT = 2 * 10**15  # makes every time positive
 FORM, EXPIRES = 0xF8, 1
 HEAD, EXPIRING_HEAD, FORMLESS_HEAD = Struct(">B5sd"), Struct(">B5s7sd"), Struct(">5s7sd")
+DOCUMENT_HEAD, BYTES = 18, Struct(">d")
+NO_TEXT = b"\xff"  # before the name of a ring
+NAMED_RINGS = 2**52  # where documents of named rings begin in the order of their collection
 ORDERS = ("waiting", "ready", "since", "leases", "paused", "expiring")
 KEPT = {"meta", "ledger", "history", "docindex"}
 
@@ -131,11 +134,29 @@ def _flaws_of_partition(held: Partition) -> Iterator[str]:
 
 
 def _flaws_of_documents(held: Partition) -> Iterator[str]:
-    """A collection has its documents in one hash, and their order in another key."""
+    """A collection has its documents in one hash, with what each ring weighs, and their order in another key."""
+    index: set[bytes] = set()
     for name in held.names("docs"):
         bodies, order = held.hash("docs", name), held.order("docorder", name)
-        if not set(order) <= set(bodies):
-            yield f"documents {name.decode()!r}: {len(order)} in their order, {len(bodies)} found"
+        documents = {key: body for key, body in bodies.items() if key and key[:1] != NO_TEXT}
+        if set(order) != set(documents):
+            yield f"documents {name.decode()!r}: {len(order)} in their order, {len(documents)} found"
+            continue
+        weights = {b"": 0}
+        for key, stored in documents.items():
+            size = DOCUMENT_HEAD + int.from_bytes(stored[16:18])
+            timeline, mark, ring = stored[DOCUMENT_HEAD:size].partition(NO_TEXT)
+            weights[mark + ring] = weights.get(mark + ring, 0) + len(stored) - size
+            if (order[key] > NAMED_RINGS) != bool(ring):
+                yield f"document {key!r} of ring {ring!r} stands in the order at {order[key]}"
+            owners = [(b"", timeline)] * bool(timeline) + [(2 * NO_TEXT, ring)] * bool(ring)
+            rest = bytes([len(name)]) + name + (int(order[key]) % NAMED_RINGS).to_bytes(8) + key
+            index |= {first + len(owner).to_bytes(2) + owner + rest for first, owner in owners}
+        noted = {field: BYTES.unpack_from(body)[0] for field, body in bodies.items() if field not in documents}
+        if noted != {ring: weight for ring, weight in weights.items() if weight or not ring}:
+            yield f"documents {name.decode()!r} weigh {weights}, noted are {noted}"
+    if set(held.order("docindex")) != index:
+        yield f"the index of documents has {len(held.order('docindex'))} members, should have {len(index)}"
 
 
 def _flaws_of_timeline(held: Partition, name: bytes, slot: dict[str, Any]) -> Iterator[str]:
