@@ -15,6 +15,7 @@ from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.stores.json_form import json_form
+from digestif.stores.json_text import decoded_size
 from digestif.threads import on_fresh_stack
 
 
@@ -96,6 +97,10 @@ class ZstdCodec:
 
     def decode(self, payload: bytes) -> Any:
         return self._json.decode(self._decompress(payload))
+
+    def expanded(self, payload: bytes) -> bytes:
+        """Return the JSON text of a value."""
+        return self._decompress(payload)
 
 
 def _zstd() -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
@@ -236,8 +241,7 @@ class Sealer:
         if payload.startswith(self._prefix):  # the usual case
             name, codec, body = self._prefix[:-1], self._codec, payload[len(self._prefix) :]
         else:
-            name, _, body = payload.removeprefix(MINUS_ZERO).partition(b" ")
-            codec = self._known.get(name) or self._built_in(name)
+            name, codec, body = self._parts(payload)
         try:
             return codec.decode(body)
         except MemoryError:
@@ -249,6 +253,24 @@ class Sealer:
         if reason := outcome.exception():
             raise _undecodable(name, reason) from reason
         return outcome.result()
+
+    def decoded_size(self, payload: bytes) -> int:
+        """Estimate the bytes that a stored value takes in memory once it is decoded.
+
+        Only the built-in codecs can be asked: the values of others count as their stored bytes.
+        """
+        try:
+            _, codec, body = self._parts(payload)
+            if type(codec) is ZstdCodec:
+                body = codec.expanded(body)
+        except Exception:  # noqa: BLE001  # it can't be decoded either
+            return len(payload)
+        return decoded_size(body) if type(codec) in BUILT_IN.values() else len(payload)
+
+    def _parts(self, payload: bytes) -> tuple[bytes, Codec, bytes]:
+        """The name of a payload's codec, the codec, and the bytes that it made."""
+        name, _, body = payload.removeprefix(MINUS_ZERO).partition(b" ")
+        return name, self._known.get(name) or self._built_in(name), body
 
     def _built_in(self, name: bytes) -> Codec:
         for codec in BUILT_IN.values():

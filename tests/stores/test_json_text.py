@@ -1,0 +1,113 @@
+"""JSON text that is judged before it is decoded."""
+
+import json
+import tracemalloc
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from digestif.stores import json_text
+from digestif.stores.codec import Sealer
+from digestif.stores.json_text import Counts, decoded_size, exact_counts, outside_strings
+
+LENGTH = 64 * 1024
+
+
+def filled(unit: str) -> bytes:
+    """An array of many such elements."""
+    return f"[{','.join([unit] * (LENGTH // (len(unit.encode()) + 1)))}]".encode()
+
+
+SHAPES = {
+    **{unit: filled(unit) for unit in ("1", "[]", "{}", "[[]]", '{"a":1}', '""', '"a"', "1.5", "300", "[1]", "null")},
+    **{unit: filled(unit) for unit in ('"é"', '"ш"', '"😀"', '"ab\\n"', '"\\ud83d\\ude00"', "1" * 30, "[1,2,3,4,5]")},
+    "nested arrays": filled("[" * 62 + "]" * 62),
+    "nested objects": filled('{"":' * 62 + "1" + "}" * 62),
+    "names": json.dumps({str(number): number for number in range(6_000)}).encode(),
+    "events": json.dumps(
+        [{"title": f"Build {number} failed", "n": number, "by": None} for number in range(999)]
+    ).encode(),
+    "ASCII": b'"%b"' % (b"a" * LENGTH),
+    "one wide character": f'"{"a" * LENGTH}ш"'.encode(),
+    "one of the widest": f'"{"a" * LENGTH}😀"'.encode(),
+    "one escaped": b'"%b\\ud83d\\ude00"' % (b"a" * LENGTH),
+    "signs in a string": b'"%b"' % (b"[,]{:}" * (LENGTH // 6)),
+    "a small value": b'{"title":"Build 7 failed","n":7}',
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_estimated_size_of_a_decoded_value_is_hardly_ever_lower_than_the_true_one(shape: str) -> None:
+    text = SHAPES[shape]
+    tracemalloc.start()
+    try:
+        value = msgspec.json.decode(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert value is not None
+
+    assert decoded_size(text) >= peak / 1.5
+    assert decoded_size(text) <= 15 * max(peak, len(text))
+
+
+def test_signs_inside_of_strings_make_no_value_large() -> None:
+    assert decoded_size(SHAPES["signs in a string"]) < 2 * LENGTH
+
+
+ESCAPES = st.text(alphabet='a\\"[]{}:, é', max_size=20)
+VALUES = st.recursive(ESCAPES | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(ESCAPES, inner))
+
+
+@given(VALUES, st.integers(min_value=2, max_value=30))
+def test_signs_are_counted_outside_of_strings_wherever_the_slices_end(value: object, size: int) -> None:
+    text = json.dumps(value).encode()
+    whole = b"".join(outside_strings(text))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "SLICE", size)
+        found = exact_counts(text)
+
+    assert found == counted(value) == exact_counts(text)
+    assert b'"' not in whole
+
+
+def counted(value: object) -> Counts:
+    """The signs that a value is written with."""
+    inner: list[object] = []
+    if isinstance(value, dict):
+        inner, own = list(value.values()), Counts(0, 1, max(0, len(value) - 1), len(value))
+    elif isinstance(value, list):
+        inner, own = value, Counts(1, 0, max(0, len(value) - 1), 0)
+    else:
+        own = Counts()
+    for part in inner:
+        own = Counts(*map(sum, zip(own, counted(part), strict=True)))
+    return own
+
+
+@pytest.mark.parametrize("codec", ["json", "zstd"])
+def test_the_size_of_a_stored_value_is_that_of_its_json(codec: str) -> None:
+    sealer = Sealer(codec)
+    value: list[list[int]] = [[]] * 10_000
+    text = msgspec.json.encode(value)
+
+    assert sealer.decoded_size(sealer.seal(value)) == decoded_size(text)
+    assert Sealer("json").decoded_size(b"-" + sealer.seal(value)) == decoded_size(text)
+
+
+def test_a_stored_value_that_is_damaged_or_of_a_codec_of_ones_own_counts_as_its_bytes() -> None:
+    class Own:
+        name = "own"
+
+        def encode(self, value: object) -> bytes:
+            return json.dumps(value).encode()
+
+        def decode(self, payload: bytes) -> object:
+            return json.loads(payload)
+
+    assert Sealer(Own()).decoded_size(b"own [[],[]]") == len(b"own [[],[]]")
+    assert Sealer("json").decoded_size(b"zstd/1 damaged") == len(b"zstd/1 damaged")
+    assert Sealer("json").decoded_size(b"unknown [[],[]]") == len(b"unknown [[],[]]")
