@@ -9,11 +9,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from digestif.aio import AsyncDigests
 from digestif.core.records import DeadLetter
+from digestif.digests import Digests
+from digestif.service import excerpts
 from digestif.service.api.actions import Changed
 from digestif.service.api.fields import Key, Limit, given
 from digestif.service.api.problems import Problem
-from digestif.service.api.requests import Request
-from digestif.service.api.shapes import DeadLetterAnswer, RecordAnswer, letter_answer, record_answer
+from digestif.service.api.requests import Answer, Request, encode, listing
+from digestif.service.api.shapes import DeadLetterAnswer, RecordAnswer, letter_answer
+from digestif.service.excerpts import Excerpts
 from digestif.service.security.audit import noted
 
 READ_AT_MOST = 500  # letters in one request
@@ -41,7 +44,7 @@ class LetterQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LetterContents(Struct, frozen=True):
-    """A dead letter, and its newest records whose values can be read."""
+    """A dead letter, and its newest records whose values can be read: at most `limit`, and 8 MiB."""
 
     letter: DeadLetterAnswer  # type: ignore[valid-type]
     contents: Sequence[RecordAnswer]
@@ -53,18 +56,22 @@ class RequeueOptions(Struct, frozen=True, forbid_unknown_fields=True):
     force: bool = False
 
 
-async def list_letters(request: Request) -> DeadLettersAnswer:
+async def list_letters(request: Request) -> Answer:
     query, principal = request.query(DeadLettersQuery), request.principal
     timeline = given(query.timeline)
     if timeline is not None:
         request.refuse_outside(timeline)
     is_filtered = bool(principal.prefix) and timeline is None
     most = READ_AT_MOST if is_filtered else query.limit
-    found = await request.service.digests.dead_letters(timeline, given(query.after), most)
-    reached = [letter for letter in found if principal.reaches(letter.timeline)][: query.limit]
-    is_cut = len(reached) == query.limit
-    last = reached[-1].id if is_cut else found[-1].id if len(found) == most else None
-    return DeadLettersAnswer([letter_answer(letter) for letter in reached], last)
+
+    def read(digests: Digests) -> Answer:
+        found = digests.dead_letters(timeline, given(query.after), most)
+        reached = [letter for letter in found if principal.reaches(letter.timeline)][: query.limit]
+        is_cut = len(reached) == query.limit
+        last = reached[-1].id if is_cut else found[-1].id if len(found) == most else None
+        return listing("dead_letters", (encode(letter_answer(letter)) for letter in reached), after=last)
+
+    return await request.service.ask(read)
 
 
 async def _letter(request: Request) -> DeadLetter:
@@ -77,10 +84,14 @@ async def _letter(request: Request) -> DeadLetter:
     return letter
 
 
-async def show(request: Request) -> LetterContents:
+async def show(request: Request) -> Answer:
     query, letter = request.query(LetterQuery), await _letter(request)
-    records = await request.service.digests.dead_records(letter.id)
-    return LetterContents(letter_answer(letter), [record_answer(record) for record in records[: query.limit]])
+
+    def read(digests: Digests) -> Answer:
+        records = excerpts.dead_records(digests, letter.id, query.limit)
+        return listing("contents", records, letter=letter_answer(letter))
+
+    return await request.service.part(Excerpts).read(read)
 
 
 async def _act(request: Request, what: str, call: Callable[..., Coroutine[Any, Any, bool]], **options: Any) -> Changed:

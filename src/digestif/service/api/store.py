@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,11 +13,11 @@ from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
 from digestif.core.workers import LiveWorker
+from digestif.digests import Digests
 from digestif.dsn import redacted
-from digestif.routes.archive import KeptMessage
 from digestif.service.api.fields import Key, Limit, Time, given
 from digestif.service.api.problems import Problem
-from digestif.service.api.requests import Request
+from digestif.service.api.requests import Answer, Request, encode, listing
 from digestif.service.api.shapes import LedgerAnswer, ledger_answer
 from digestif.service.security.audit import AuditEntry, audit_entries
 from digestif.stores.base import HISTORY_LIMIT
@@ -37,23 +38,29 @@ class DigestsAnswer(Struct, frozen=True):
     digests: Sequence[HistoryEntry]
 
 
-async def list_digests(request: Request) -> DigestsAnswer:
+async def list_digests(request: Request) -> Answer:
     query, principal = request.query(DigestsQuery), request.principal
     timeline = given(query.timeline)
     if timeline is not None:
         request.refuse_outside(timeline)
     is_filtered = bool(principal.prefix) and timeline is None
-    found = await request.service.digests.history(timeline, HISTORY_LIMIT if is_filtered else query.limit)
-    return DigestsAnswer([entry for entry in found if principal.reaches(entry.timeline)][: query.limit])
+    most = HISTORY_LIMIT if is_filtered else query.limit
+
+    def read(digests: Digests) -> Answer:
+        found = digests.history(timeline, most)
+        reached = [entry for entry in found if principal.reaches(entry.timeline)][: query.limit]
+        return listing("digests", map(encode, reached))
+
+    return await request.service.ask(read)
 
 
-async def show_message(request: Request) -> KeptMessage:
+async def show_message(request: Request) -> Answer:
     """A message that was sent, if messages are kept."""
     found = await request.service.digests.message(request.keys[0])
     if found is None:
         raise Problem(404, "no message of this digest was kept")
     request.refuse_outside(found.timeline)
-    return found
+    return Answer(200, await request.service.beside(partial(encode, found)))
 
 
 async def show_ledger(request: Request) -> Struct:
