@@ -1,5 +1,6 @@
 """`Messages`: queries, and what people see of messages: those that were sent, and the one that would be sent now."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from digestif.core.records import check_timeline
@@ -10,7 +11,10 @@ from digestif.queries import Queries
 from digestif.stores.documents import DOCUMENTS_PAGE, Bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from digestif.channels.base import Message
+    from digestif.core.records import Record
     from digestif.routes.archive import KeptMessage, MessageArchive
     from digestif.routes.table import Routes
 
@@ -71,8 +75,15 @@ class Messages(Queries):
 
         No hook of the route is called, and nothing is sent. ConfigError if a template or such a function fails.
         """
+        render = self._prepare_preview(timeline, lambda: self.peek(timeline, now=now), now=now)
+        return None if render is None else render()
+
+    def _prepare_preview(
+        self, timeline: str, read: "Callable[[], list[Record]]", *, now: float | None = None
+    ) -> "Callable[[], Message] | None":
+        """Ask the store and the route's functions for what a preview needs. The answer renders it."""
         route = None if self._routes is None else self._routes.find(check_timeline(timeline))
-        records = [] if route is None else self.peek(timeline, now=now)
+        records = [] if route is None else read()
         if route is None or not records:
             return None
         from digestif.routes.preview import digest_of, look_of, preview
@@ -83,4 +94,4 @@ class Messages(Queries):
             look = look_of(route, timeline, policy, chosen=chosen)
         except Discard:
             return None
-        return preview(digest_of(timeline, records), look, now=self._intake.seconds(now))
+        return partial(preview, digest_of(timeline, records), look, now=self._intake.seconds(now))

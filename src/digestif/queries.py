@@ -2,8 +2,10 @@
 
 import json
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple, Protocol
 
 from digestif.attempts.contents import decode
 from digestif.attempts.failures import failure_of, latest_failures
@@ -11,7 +13,7 @@ from digestif.attempts.outages import Outages
 from digestif.attempts.sampling import samples
 from digestif.attempts.worker_notes import is_unhandled, live_workers
 from digestif.core.backlog import Backlog, Overview, backlog
-from digestif.core.capacity import Cursor, Stored, age_order, merged, within_bytes
+from digestif.core.capacity import Cursor, Stored, age_order, merged, weight_of, within_bytes
 from digestif.core.damage import Damage
 from digestif.core.explain import Explanation, explain
 from digestif.core.failures import FailedAttempt
@@ -51,7 +53,15 @@ from digestif.stores.reader import PAUSED, Order, Part, Place
 
 COUNTED = 60  # timelines that an overview counts itself, for each number
 FRESH: Millis = 60_000  # for which an overview shows the counts of a sample
+FIRST_PAGE = 32  # records that are read first where few bytes may be read; the next pages are twice as large
 TRIED = "tried"  # a note that is never written: `check` swaps nothing for nothing, which is a write all the same
+
+
+class StoredPage(NamedTuple):
+    """Records as they are stored, newest first, and how many there are; exact if these are all."""
+
+    records: list[Stored]
+    total: int
 
 
 class Queries:
@@ -185,21 +195,31 @@ class Queries:
 
     def peek(self, key: str, limit: int | None = None, *, now: float | None = None) -> list[Record]:
         """The records that the next digest would carry, newest first; with a limit, only the newest are read."""
-        most = _most(limit)
+        return self._decoded(self._peek_stored(key, limit, now=now).records)
+
+    def _peek_stored(
+        self, key: str, limit: int | None, *, room: int | None = None, now: float | None = None
+    ) -> StoredPage:
+        """Read what `peek` shows, without decoding it; not much more than `room` bytes, at least one record."""
         slot = self.store.inspect(check_timeline(key))
         digest, policy = slot.digest, self._policies.in_force(key, slot.override).policy
         if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
-            carried = _cut(merged([], self._records(key, Part.PENDING, most), capacity=policy.capacity), policy)
+            parts, count = [Part.PENDING], slot.pending
         elif digest.frozen or slot.state is State.OPEN:
-            carried = self._records(key, Part.DIGEST, most)
+            parts, count = [Part.DIGEST], digest.records
         else:
-            older, newer = self._records(key, Part.DIGEST, most), self._records(key, Part.PENDING, most)
-            carried = _cut(merged(older, newer, capacity=policy.capacity), policy)
-        return decode(carried[:most], self._sealer)[0]
-
-    def _records(self, key: str, part: Part, most: int | None) -> list[Stored]:
-        page = PAGE_RECORDS if most is None else min(most, PAGE_RECORDS)
-        return list(islice(_paged(lambda after: self.store.records(key, part, after=after, limit=page)), most))
+            parts, count = [Part.DIGEST, Part.PENDING], digest.records + slot.pending
+        read = [_read(partial(self.store.records, key, part), _most(limit), room) for part in parts]
+        carried = read[0].records
+        if parts != [Part.DIGEST]:
+            *older, newer = (page.records for page in read)
+            carried = _cut(merged(chain(*older), newer, capacity=policy.capacity), policy)
+        if all(page.is_whole for page in read):
+            count = len(carried)
+        elif policy.capacity is not None:
+            count = min(count, policy.capacity)
+        shown = carried[:limit]
+        return StoredPage(shown[: within_bytes(shown, room)], total=max(count, len(shown)))
 
     def explain(self, key: str, *, now: float | None = None) -> Explanation:
         """Why a timeline is due when it is: policy, rule, arithmetic, window, and what would change it."""
@@ -384,10 +404,17 @@ class Queries:
 
     def dead_records(self, digest_id: str, limit: int | None = None, *, now: float | None = None) -> list[Record]:
         """The records of a dead letter whose values can be read, newest first; with a limit, only the newest."""
-        letter_id, most = check_text("digest_id", digest_id), _most(limit)
-        page = PAGE_RECORDS if most is None else min(most, PAGE_RECORDS)
-        stored = _paged(lambda after: self.store.letter_records(letter_id, after=after, limit=page))
-        return decode(list(islice(stored, most)), self._sealer)[0]
+        return self._decoded(self._dead_stored(digest_id, limit))
+
+    def _decoded(self, records: Sequence[Stored]) -> list[Record]:
+        """Decode records; those whose values can't be read are left out."""
+        return decode(records, self._sealer)[0]
+
+    def _dead_stored(self, digest_id: str, limit: int | None, *, room: int | None = None) -> list[Stored]:
+        """Read the records of a dead letter, without decoding them; at most `room` bytes, at least one record."""
+        letter_id = check_text("digest_id", digest_id)
+        found = _read(partial(self.store.letter_records, letter_id), _most(limit), room).records
+        return found[: within_bytes(found, room)]
 
     def history(
         self, timeline: str | None = None, limit: int = 100, *, prefix: str = "", now: float | None = None
@@ -464,8 +491,27 @@ def _cut(newest_first: list[Stored], policy: Policy) -> list[Stored]:
     return newest_first[: within_bytes(newest_first, policy.max_bytes)]
 
 
-def _paged(read: Callable[[Cursor | None], list[Stored]]) -> Iterator[Stored]:
-    after: Cursor | None = None
-    while page := read(after):
-        yield from page
-        after = age_order(page[-1])
+class _Read(NamedTuple):
+    records: list[Stored]  # newest first
+    is_whole: bool  # there are no more of them
+
+
+class _ReadPage(Protocol):
+    def __call__(self, *, after: Cursor | None, limit: int) -> list[Stored]: ...
+
+
+def _read(read: _ReadPage, most: int | None, room: int | None) -> _Read:
+    """Read pages until there are no more records, `most` are read, or their payloads have `room` bytes.
+
+    The first pages are small if the room is bounded, so that large values exceed it by little.
+    """
+    found: list[Stored] = []
+    weight, size = 0, PAGE_RECORDS if room is None else FIRST_PAGE
+    while (most is None or len(found) < most) and (room is None or weight < room):
+        left = PAGE_RECORDS if most is None else most - len(found)
+        page = read(after=age_order(found[-1]) if found else None, limit=min(size, left, PAGE_RECORDS))
+        if not page:
+            return _Read(found, is_whole=True)
+        found += page
+        weight, size = weight + weight_of(page), 2 * size
+    return _Read(found, is_whole=False)

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from digestif.aio import AsyncDigests
+from digestif.digests import Digests
 from digestif.events.base import Listener
 from digestif.service.security.hosts import Hosts
 from digestif.service.security.rates import Rates
 from digestif.service.security.tokens import Tokens
 from digestif.service.settings import Settings
+from digestif.threads import DaemonThreads
 
 T = TypeVar("T")
 
@@ -18,6 +21,7 @@ class Service:
     """The engine and the settings that requests are answered with. A reload replaces them between two requests."""
 
     def __init__(self, settings: Settings, digests: AsyncDigests) -> None:
+        self._computing = DaemonThreads(2, "digestif-computing")
         self._parts: dict[object, Any] = {}
         self._listeners: list[Listener] = []
         self.stopping = asyncio.Event()  # set when the service ends: what lasts, such as a stream, ends too
@@ -42,6 +46,17 @@ class Service:
             self._parts[kind] = kind(self)
         found: T = self._parts[kind]
         return found
+
+    async def ask(self, call: Callable[[Digests], T]) -> T:
+        """Ask the engine something and use its answer, in one of the engine's threads."""
+        return await self.digests._in_thread(partial(call, self.digests._digests))
+
+    async def beside(self, call: Callable[[], T]) -> T:
+        """Make a call that may compute for long, without waiting for the store.
+
+        There are only two threads for that: each thread that computes delays the event loop by up to 5 ms.
+        """
+        return await self._computing.run(call)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Make a call that waits for the store, in one of the engine's threads."""

@@ -278,6 +278,27 @@ class Sealer:
             return len(payload)
         return decoded_size(body) if type(codec) in BUILT_IN.values() else len(payload)
 
+    def json_text(self, payload: bytes | None) -> bytes | None:
+        """Return the JSON text of a stored value, checked but not decoded; None if its codec does not make JSON.
+
+        ValueError says why the text can't be read. Unlike `unseal`, this is quick for every value.
+        """
+        if payload is None:
+            raise ValueError("the stored value is missing")
+        name, codec, body = self._parts(payload)
+        if type(codec) not in BUILT_IN.values():
+            return None
+        try:
+            text = codec.expanded(body) if type(codec) is ZstdCodec else body
+            _check_text(text)
+            if not text.isascii():
+                text.decode()
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise _undecodable(name, error) from error
+        return text
+
     def _parts(self, payload: bytes) -> tuple[bytes, Codec, bytes]:
         """The name of a payload's codec, the codec, and the bytes that it made."""
         name, _, body = payload.removeprefix(MINUS_ZERO).partition(b" ")
@@ -289,6 +310,9 @@ class Sealer:
                 self._known[name] = codec()
                 return self._known[name]
         raise ValueError(f"it was stored by the codec {name[:80].decode(errors='replace')!r}, which is not configured")
+
+
+_check_text = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def _is_flat(value: object) -> bool:

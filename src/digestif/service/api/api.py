@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 from digestif.errors import DigestifError
 from digestif.ids import fresh_id
 from digestif.service.api.endpoints import ROUTES
+from digestif.service.api.large_answers import LargeAnswers
 from digestif.service.api.probes import Metrics
 from digestif.service.api.problems import Problem, problem_of
 from digestif.service.api.requests import BODY, COMMON, START, Answer, Request, Stream, answer, answer_of, respond
@@ -20,6 +21,7 @@ from digestif.service.security.tokens import Principal
 from digestif.service.service import Service
 from digestif.service.waits import Probe, Waits
 
+LARGE_AGAIN = 5  # seconds, after which a client may ask again for a large answer
 logger = logging.getLogger(__name__)
 
 
@@ -29,6 +31,7 @@ class Api:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._router = Router(ROUTES)
+        self._large = LargeAnswers()
         self._probe, self._waits = service.part(Probe), service.part(Waits)
         service.part(Metrics)  # counts from now on
 
@@ -39,7 +42,7 @@ class Api:
     async def serve(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         given = await self._answer(scope, headers, receive)
         if isinstance(given, Answer):
-            await respond(scope, send, given)
+            await (self._send(scope, headers, send, given) if given.rest else respond(scope, send, given))
             return
         try:
             if scope["method"] == "HEAD":
@@ -48,6 +51,15 @@ class Api:
                 await _stream(given, receive, send)
         finally:
             given.close()
+
+    async def _send(self, scope: Scope, headers: Mapping[bytes, bytes], send: Send, given: Answer) -> None:
+        """Send a large answer; 503 if clients have not read the large answers before it."""
+        principal = principal_of(self._service, headers) or ANYONE
+        with self._large.place(principal.name, given.size) as has_place:
+            if not has_place:
+                problem = Problem(503, "too many large answers are being sent", retry_after=LARGE_AGAIN)
+                given = answer_of(problem, scope["raw_path"].decode("latin-1"))
+            await respond(scope, send, given)
 
     async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer | Stream:
         raw_path = scope["raw_path"]

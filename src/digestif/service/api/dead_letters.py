@@ -1,6 +1,7 @@
 """Endpoints about dead letters: list, show, replay, requeue, discard."""
 
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -8,11 +9,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from digestif.aio import AsyncDigests
 from digestif.core.records import DeadLetter
+from digestif.digests import Digests
+from digestif.service import excerpts
 from digestif.service.api.actions import Changed
 from digestif.service.api.fields import Key, Limit, given
 from digestif.service.api.problems import Problem
-from digestif.service.api.requests import Request
-from digestif.service.api.shapes import DeadLetterAnswer, RecordAnswer, letter_answer, record_answer
+from digestif.service.api.requests import Answer, Request, encode, listing
+from digestif.service.api.shapes import DeadLetterAnswer, RecordAnswer, letter_answer
+from digestif.service.excerpts import Excerpts
 from digestif.service.security.audit import noted
 from digestif.service.security.reach import letters_page, reached_letter
 
@@ -39,7 +43,7 @@ class LetterQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LetterContents(Struct, frozen=True):
-    """A dead letter, and its newest records whose values can be read."""
+    """A dead letter, and its newest records whose values can be read: at most `limit`, and 8 MiB."""
 
     letter: DeadLetterAnswer  # type: ignore[valid-type]
     contents: Sequence[RecordAnswer]
@@ -51,7 +55,7 @@ class RequeueOptions(Struct, frozen=True, forbid_unknown_fields=True):
     force: bool = False
 
 
-async def list_letters(request: Request) -> DeadLettersAnswer:
+async def list_letters(request: Request) -> Answer:
     query, principal = request.query(DeadLettersQuery), request.principal
     timeline = given(query.timeline)
     if timeline is not None:
@@ -59,7 +63,8 @@ async def list_letters(request: Request) -> DeadLettersAnswer:
     page = await letters_page(
         request.service, principal, timeline=timeline, after=given(query.after), limit=query.limit
     )
-    return DeadLettersAnswer([letter_answer(letter) for letter in page.letters], page.after)
+    found = (encode(letter_answer(letter)) for letter in page.letters)
+    return await request.service.beside(partial(listing, "dead_letters", found, after=page.after))
 
 
 async def _letter(request: Request) -> DeadLetter:
@@ -70,10 +75,14 @@ async def _letter(request: Request) -> DeadLetter:
     return letter
 
 
-async def show(request: Request) -> LetterContents:
+async def show(request: Request) -> Answer:
     query, letter = request.query(LetterQuery), await _letter(request)
-    records = await request.service.digests.dead_records(letter.id)
-    return LetterContents(letter_answer(letter), [record_answer(record) for record in records[: query.limit]])
+
+    def read(digests: Digests) -> Answer:
+        records = excerpts.dead_records(digests, letter.id, query.limit)
+        return listing("contents", records, letter=letter_answer(letter))
+
+    return await request.service.part(Excerpts).read(read)
 
 
 async def _act(request: Request, what: str, call: Callable[..., Coroutine[Any, Any, bool]], **options: Any) -> Changed:

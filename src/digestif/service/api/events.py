@@ -28,6 +28,7 @@ INTERVAL = 1.0  # seconds between two looks at the store
 HEARTBEAT = 15.0  # seconds between signs of life
 QUEUE = 2 * HISTORY_LIMIT  # events that wait for a slow client: those of any one look fit in
 TOKENS_SERVED = 10  # for which there is room if each has as many streams as it may
+ENCODED_TOGETHER = 50  # digests that a client missed
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 
 
@@ -166,14 +167,23 @@ class Hub:
         history = await self._service.digests.history(limit=HISTORY_LIMIT) if is_history_needed else []
         view = await self._look()
         self._begin(history, view)
-        for event in (*map(digest_event, missed(history, last)), *_standing(view, client.timeline)):
+        behind = missed(history, last)
+        for start in range(0, len(behind), ENCODED_TOGETHER):
+            for event in await self._encoded(behind[start : start + ENCODED_TOGETHER]):
+                yield event.data
+        for event in _standing(view, client.timeline):
             yield event.data
         if last is None:
             yield mark(client.begins_after or latest_of(history)) + b"\n"
         sent = {number_of(each) for each in history}
+        del history, behind  # which would be kept as long as the client listens
         while (following := await self._next(client)) is not None:
             if following.digest is None or following.digest not in sent:
                 yield following.data
+
+    async def _encoded(self, digests: list[HistoryEntry]) -> list[Event]:
+        """Encode digests, which may have many long keys, without keeping the event loop."""
+        return await self._service.beside(lambda: [*map(digest_event, digests)]) if digests else []
 
     def _begin(self, history: list[HistoryEntry], view: View) -> None:
         """Let the poller compare with these, unless it does with earlier ones."""
@@ -204,8 +214,9 @@ class Hub:
         history = await self._latest(feed)
         self._view = view = await self._look()
         has_gap = feed.has_gap_to(history)
-        digests = [digest_event(each) for each in feed.take(history)]
-        for client in self._clients:
+        clients = [*self._clients]  # those that come from here on begin behind these digests
+        digests = await self._encoded(feed.take(history))
+        for client in clients:
             if has_gap:
                 client.end()
             else:

@@ -1,6 +1,8 @@
 """A request as endpoints see it, and the answers that they give."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -16,6 +18,7 @@ from digestif.service.service import Service
 T = TypeVar("T")
 MOST_PARAMETERS = 20
 SHORT_BODY = 64 * 1024  # bytes, of requests that add no records
+PART = 256 << 10  # bytes of a large answer that are written at once
 JSON = b"application/json"
 NDJSON = b"application/x-ndjson"
 EXCHANGE = "digestif.exchange"  # in the scope, where the server can send a whole answer at once
@@ -102,6 +105,12 @@ class Answer(Struct, frozen=True):
     body: bytes
     content_type: bytes = JSON
     headers: Headers = ()
+    rest: Sequence[bytes] = ()  # further blocks of a large body
+
+    @property
+    def size(self) -> int:
+        """The bytes of the whole body."""
+        return len(self.body) + sum(map(len, self.rest))
 
 
 class Stream(Struct, frozen=True):
@@ -116,6 +125,36 @@ def answer(status: int, value: Any, headers: Headers = ()) -> Answer:
     return Answer(status, encode(value), JSON, headers)
 
 
+def listing(name: str, items: Iterable[bytes], **more: Any) -> Answer:
+    """Answer with a JSON object that has a list of encoded items, and further fields behind it.
+
+    To be called in a thread if the items may be many or large. The blocks of the body are never put together.
+    """
+    head = b"{%b:[" % encode(name)
+    tail = b"".join([b"]", *(b",%b:%b" % (encode(field), encode(value)) for field, value in more.items()), b"}"])
+    first, *rest = _blocks(chain([head], _separated(items), [tail]))
+    return Answer(200, first, rest=rest)
+
+
+def _separated(items: Iterable[bytes]) -> Iterator[bytes]:
+    for place, item in enumerate(items):
+        if place:
+            yield b","
+        yield item
+
+
+def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join pieces to blocks of at least PART bytes, except for the last."""
+    block, size = list[bytes](), 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece)
+        if size >= PART:
+            yield b"".join(block)
+            block, size = [], 0
+    yield b"".join(block)
+
+
 def answer_of(problem: Problem, instance: str) -> Answer:
     headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
     return Answer(problem.status, encode(problem.document(instance)), CONTENT_TYPE, headers)
@@ -128,10 +167,18 @@ START, BODY = "http.response.start", "http.response.body"
 
 async def respond(scope: Scope, send: Send, given: Answer) -> None:
     exchange = scope.get(EXCHANGE)
-    if exchange is not None and not given.headers and exchange.can_answer:  # the usual case, and the cheap one
+    is_large = given.rest or len(given.body) > PART
+    if exchange is not None and not given.headers and exchange.can_answer and not is_large:  # the usual and cheap case
         exchange.answer(given.status, HEAD % (given.content_type, len(given.body)), given.body)
         return
-    length = b"%d" % len(given.body)
+    length = b"%d" % given.size
     headers = [(b"content-type", given.content_type), (b"content-length", length), *COMMON, *given.headers]
     await send({"type": START, "status": given.status, "headers": headers})
-    await send({"type": BODY, "body": given.body})
+    if not is_large:
+        await send({"type": BODY, "body": given.body})
+        return
+    for block in (given.body, *given.rest):
+        for start in range(0, len(block), PART):
+            await send({"type": BODY, "body": block[start : start + PART], "more_body": True})
+            await asyncio.sleep(0)  # the client may read so fast that `send` never waits
+    await send({"type": BODY, "body": b""})

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from digestif.core.ledger import Ledger
 from digestif.core.machine import may_have_gone_out
-from digestif.core.records import DeadLetter, Fate, Record, Sighting, Timeline
+from digestif.core.records import DeadLetter, Fate, Sighting, Timeline
 from digestif.core.sightings import in_words
 
 
@@ -62,10 +62,6 @@ def timeline_answer(timeline: Timeline, *, unhandled: bool) -> Struct:
 def letter_answer(letter: DeadLetter) -> Struct:
     sent = "maybe" if may_have_gone_out(letter) else "partly" if letter.served else "no"
     return DeadLetterAnswer(**_values(letter), sent=sent)
-
-
-def record_answer(record: Record) -> RecordAnswer:
-    return RecordAnswer(*record)
 
 
 def sighting_answer(sighting: Sighting) -> SightingAnswer:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -13,10 +14,9 @@ from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
 from digestif.core.workers import LiveWorker
 from digestif.dsn import redacted
-from digestif.routes.archive import KeptMessage
 from digestif.service.api.fields import Key, Limit, Time, given
 from digestif.service.api.problems import Problem
-from digestif.service.api.requests import Request
+from digestif.service.api.requests import Answer, Request, encode, listing
 from digestif.service.api.shapes import LedgerAnswer, ledger_answer
 from digestif.service.security.audit import AuditEntry, audit_entries
 from digestif.service.security.cursors import Cursors
@@ -38,20 +38,21 @@ class DigestsAnswer(Struct, frozen=True):
     digests: Sequence[HistoryEntry]
 
 
-async def list_digests(request: Request) -> DigestsAnswer:
+async def list_digests(request: Request) -> Answer:
     query, principal = request.query(DigestsQuery), request.principal
     timeline = given(query.timeline)
     if timeline is not None:
         request.refuse_outside(timeline)
-    return DigestsAnswer(await ended_digests(request.service, principal, timeline=timeline, limit=query.limit))
+    found = await ended_digests(request.service, principal, timeline=timeline, limit=query.limit)
+    return await request.service.beside(partial(listing, "digests", map(encode, found)))
 
 
-async def show_message(request: Request) -> KeptMessage:
+async def show_message(request: Request) -> Answer:
     """A message that was sent, if messages are kept."""
     found = await reached_message(request.service, request.principal, request.keys[0])
     if found is None:
         raise Problem(404, "no message of this digest was kept")
-    return found
+    return Answer(200, await request.service.beside(partial(encode, found)))
 
 
 async def show_ledger(request: Request) -> Struct:

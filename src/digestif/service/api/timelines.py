@@ -1,6 +1,7 @@
 """Endpoints about timelines: list, show, peek, explain, trace, and what operators do with them."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -8,17 +9,19 @@ from msgspec import UNSET, Struct, UnsetType
 from digestif.attempts.worker_notes import is_unhandled
 from digestif.core.explain import Explanation
 from digestif.core.records import State
+from digestif.digests import Digests
+from digestif.service import excerpts
 from digestif.service.api.fields import Limit, given
 from digestif.service.api.problems import Problem
-from digestif.service.api.requests import Request
+from digestif.service.api.requests import Answer, Request, encode, listing
 from digestif.service.api.shapes import (
     RecordAnswer,
     SightingAnswer,
     TimelineAnswer,
-    record_answer,
     sighting_answer,
     timeline_answer,
 )
+from digestif.service.excerpts import Excerpts, LargePreview
 from digestif.service.security import reach
 
 
@@ -45,7 +48,7 @@ class PeekQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordsAnswer(Struct, frozen=True):
-    """The records that the next digest would carry, newest first."""
+    """The records that the next digest would carry, newest first: at most `limit`, and 8 MiB. `total` counts all."""
 
     records: Sequence[RecordAnswer]
     total: int
@@ -57,9 +60,9 @@ class TraceAnswer(Struct, frozen=True):
     sightings: Sequence[SightingAnswer]
 
 
-async def list_timelines(request: Request) -> TimelinesAnswer:
+async def list_timelines(request: Request) -> Answer:
     """List the timelines that are stored."""
-    query, digests = request.query(TimelinesQuery), request.service.digests
+    query = request.query(TimelinesQuery)
     prefix = reached_prefix(request, query.prefix)
     page = await reach.timelines_page(
         request.service,
@@ -69,9 +72,9 @@ async def list_timelines(request: Request) -> TimelinesAnswer:
         after=given(query.after),
         limit=query.limit,
     )
-    workers = await digests.workers()
-    found = [timeline_answer(each, unhandled=is_unhandled(each.key, workers)) for each in page.timelines]
-    return TimelinesAnswer(found, page.after)
+    workers = await request.service.digests.workers()
+    found = (timeline_answer(each, unhandled=is_unhandled(each.key, workers)) for each in page.timelines)
+    return await request.service.beside(partial(listing, "timelines", map(encode, found), after=page.after))
 
 
 def reached_prefix(request: Request, wanted: str) -> str:
@@ -90,11 +93,15 @@ async def show(request: Request) -> Any:
     return timeline_answer(found, unhandled=is_unhandled(timeline, workers))
 
 
-async def peek(request: Request) -> RecordsAnswer:
+async def peek(request: Request) -> Answer:
     """Show the records that the next digest would carry."""
     query = request.query(PeekQuery)
-    records = await request.service.digests.peek(request.keys[0])
-    return RecordsAnswer([record_answer(record) for record in records[: query.limit]], len(records))
+
+    def read(digests: Digests) -> Answer:
+        found = excerpts.peek(digests, request.keys[0], query.limit)
+        return listing("records", found.records, total=found.total)
+
+    return await request.service.part(Excerpts).read(read)
 
 
 async def explain(request: Request) -> Explanation:
@@ -119,7 +126,12 @@ class PreviewAnswer(Struct, frozen=True):
 
 async def preview(request: Request) -> PreviewAnswer:
     """Render what the timeline's route would send now. 404 without a route or records."""
-    message = await request.service.digests.preview(request.keys[0])
-    if message is None:
+    service, [timeline] = request.service, request.keys
+    try:
+        render = await service.part(Excerpts).read(partial(excerpts.prepare_preview, timeline=timeline))
+    except LargePreview:
+        raise Problem(413, "the records are too large for a preview") from None
+    if render is None:
         raise Problem(404, "there is nothing to send, or no route for this timeline")
+    message = await service.beside(render)
     return PreviewAnswer(message.subject, message.text, message.html)

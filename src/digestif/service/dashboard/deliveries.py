@@ -1,5 +1,6 @@
 """What went out, and what did not: digests that ended lately, kept messages, dead letters."""
 
+from functools import partial
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -7,8 +8,10 @@ from starlette.responses import Response
 from digestif.core.machine import may_have_gone_out
 from digestif.core.records import DeadLetter, check_timeline
 from digestif.routes.archive import KeptMessage
+from digestif.service import excerpts
 from digestif.service.dashboard.timelines import framed
 from digestif.service.dashboard.visits import Refused, Visit, reached
+from digestif.service.excerpts import Excerpts
 from digestif.service.security.reach import ended_digests, letters_page, reached_letter, reached_message
 
 PAGE = 50
@@ -27,7 +30,7 @@ async def digest(visit: Visit) -> Response:
 
 
 async def message(visit: Visit) -> Response:
-    return framed(await _kept(visit))
+    return framed(visit, await _kept(visit))
 
 
 async def _kept(visit: Visit) -> KeptMessage:
@@ -67,7 +70,8 @@ async def asked_letter(visit: Visit) -> DeadLetter:
 
 
 async def show_letter(visit: Visit, letter: DeadLetter, *, problem: str | None = None, status: int = 200) -> Response:
-    records = await visit.digests.dead_records(letter.id, limit=RECORDS)
+    read = partial(excerpts.dead_records_at, letter_id=letter.id, limit=RECORDS)
+    records = await visit.service.part(Excerpts).read(read)
     is_doubtful = may_have_gone_out(letter) or bool(letter.served)
     return visit.render(
         "dead_letter.html", status=status, letter=letter, records=records, problem=problem, is_doubtful=is_doubtful

@@ -42,6 +42,11 @@ def environment() -> Environment:
     return made
 
 
+def rendered(template: str, **facts: Any) -> str:
+    """Render a template, which is loaded and compiled at its first use."""
+    return environment().get_template(template).render(**facts)
+
+
 def visible(text: str) -> str:
     """A text whose invisible characters are escaped: none of them can turn or hide what stands around it."""
     if text.isprintable():

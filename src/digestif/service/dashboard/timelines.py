@@ -1,14 +1,17 @@
 """The list of timelines, and the page of one of them."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import HTMLResponse, Response
 
 from digestif.core.records import State, check_timeline
+from digestif.service import excerpts
 from digestif.service.dashboard.life import life
-from digestif.service.dashboard.rendering import environment
-from digestif.service.dashboard.visits import Refused, Visit, reached
+from digestif.service.dashboard.rendering import rendered
+from digestif.service.dashboard.visits import Page, Refused, Visit, reached
+from digestif.service.excerpts import Excerpts, LargePreview
 from digestif.service.security import reach
 
 PAGE = 50
@@ -77,7 +80,7 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
     digests = visit.digests
     found = await digests.timeline(key)
     explanation = await reach.explanation(visit.service, visit.reader, key)
-    records = await digests.peek(key, limit=RECORDS)
+    records = await visit.service.part(Excerpts).read(partial(excerpts.peek_at, timeline=key, limit=RECORDS))
     history = await digests.history(key, limit=HISTORY)
     preference = await digests.preference(key)
     return {
@@ -92,7 +95,7 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
         "cadences": sorted(digests.cadences.texts().items(), key=lambda pair: pair[1] == OFF),
         "has_own_policy": explanation.source == "override",
         "typed": visit.form,
-        "life": life(records, history, explanation, now=visit.now),
+        "life": await visit.service.beside(partial(life, records, history, explanation, now=visit.now)),
         "can_preview": 0 < found.pending + found.in_digest <= PREVIEWED,
     }
 
@@ -103,18 +106,19 @@ async def preview(visit: Visit) -> Response:
     found = await visit.digests.timeline(key)
     if found.pending + found.in_digest > PREVIEWED:
         raise Refused(413, "Too many records for a preview", f"A preview reads at most {PREVIEWED}.")
-    return framed(await visit.digests.preview(key))
+    try:
+        render = await visit.service.part(Excerpts).read(partial(excerpts.prepare_preview, timeline=key))
+    except LargePreview:
+        raise Refused(413, "Too much for a preview", "The values of its records are too large.") from None
+    return framed(visit, None if render is None else await visit.service.beside(render))
 
 
-def framed(message: Any | None) -> Response:
+def framed(visit: Visit, message: Any | None) -> Response:
     """A message as the document of a frame: its HTML, else its text."""
-    if message is None:
-        page = environment().get_template("framed.html").render(text=None)
-    elif message.html:
-        page = message.html
-    else:
-        page = environment().get_template("framed.html").render(text=message.text)
-    return HTMLResponse(page, headers=MESSAGE_HEADERS)
+    if message is not None and message.html:
+        return HTMLResponse(message.html, headers=MESSAGE_HEADERS)
+    text = None if message is None else message.text
+    return Page(visit.service, partial(rendered, "framed.html", text=text), headers=MESSAGE_HEADERS)
 
 
 async def confirm_delete(visit: Visit) -> Response:

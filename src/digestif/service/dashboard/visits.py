@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from digestif.aio import AsyncDigests
 from digestif.clock import wall_clock
@@ -16,7 +18,7 @@ from digestif.errors import DigestifError, StoreError
 from digestif.service.api.problems import problem_of
 from digestif.service.api.requests import MOST_PARAMETERS
 from digestif.service.dashboard import messages
-from digestif.service.dashboard.rendering import environment
+from digestif.service.dashboard.rendering import environment, rendered
 from digestif.service.security.logins import LogInLimit
 from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, is_logged_out, shared_secret
 from digestif.service.security.tokens import LOCAL, Principal
@@ -50,6 +52,19 @@ class Refused(Exception):
     def __init__(self, status: int, title: str, detail: str, wait: float | None = None) -> None:
         super().__init__(detail)
         self.status, self.title, self.detail, self.wait = status, title, detail, wait
+
+
+class Page(HTMLResponse):
+    """A page that is rendered when it is sent, beside the event loop."""
+
+    def __init__(self, service: Service, render: Callable[[], str], **options: Any) -> None:
+        super().__init__(**options)
+        self._service, self._render = service, render
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        self.body = self.render(await self._service.beside(self._render))
+        self.headers["Content-Length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
 
 
 class Visit:
@@ -92,23 +107,21 @@ class Visit:
     def render(self, template: str, *, status: int = 200, **facts: Any) -> Response:
         name = self.request.cookies.get(SAID, "")
         said = messages.TEXTS.get(name)
-        page = (
-            environment()
-            .get_template(template)
-            .render(
-                visit=self,
-                principal=self.principal,
-                has_tokens=bool(self.service.tokens),
-                form_token=self.sessions.form_token(self.session),
-                here=self.here,
-                page=self.request.url.path,
-                now=self.now,
-                said=said,
-                said_kind="good" if messages.has_changed(name) else "note",
-                **facts,
-            )
+        render = partial(
+            rendered,
+            template,
+            visit=self,
+            principal=self.principal,
+            has_tokens=bool(self.service.tokens),
+            form_token=self.sessions.form_token(self.session),
+            here=self.here,
+            page=self.request.url.path,
+            now=self.now,
+            said=said,
+            said_kind="good" if messages.has_changed(name) else "note",
+            **facts,
         )
-        response = HTMLResponse(page, status_code=status)
+        response = Page(self.service, render, status_code=status)
         if said is not None and "HX-Request" not in self.request.headers:
             response.delete_cookie(SAID, path="/", httponly=True, samesite="strict")
         return response
