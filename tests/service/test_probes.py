@@ -186,7 +186,7 @@ class OwnLoop(Connection):
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_busy_event_loop_is_not_taken_for_a_silent_store(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    """The store is slow with a request. Its answer to the probe comes late, since the event loop keeps the interpreter."""
+    """The store is slow with a request, and the event loop keeps its answer to the probe from coming in time."""
     monkeypatch.setattr(waits, "READY_WITHIN", 0.5)
     monkeypatch.setattr(waits, "GIVEN_UP_AFTER", 0.7)
     monkeypatch.setattr(waits, "LOOKED_EVERY", 0.05)

@@ -147,14 +147,11 @@ def test_removing_the_last_token_of_a_public_service_changes_nothing(tmp_path: P
 def test_a_crowd_of_connections_leaves_files_for_the_store_and_for_channels(tmp_path: Path) -> None:
     written(tmp_path)
     with started(tmp_path, files=512) as (program, client), ExitStack() as crowd:
-        connection = client.connect()
-        client.get("/healthz", connection=connection)
         for _ in range(700):
             crowd.enter_context(socket.create_connection(("127.0.0.1", client.port)))
 
-        assert client.post("/v1/timelines/mail:ada/records", {"value": 1}, connection=connection).status == 202
+        assert client.add("mail:ada", 1).status == 202
         program.said("Delivered mail:ada")
-        connection.close()
 
     assert "Too many open files" not in program.log
 
