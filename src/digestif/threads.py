@@ -62,7 +62,10 @@ class DaemonThreads(Executor):
         loop = asyncio.get_running_loop()
         value, error = await loop.run_in_executor(self, lambda: context.run(_outcome, call))
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # whose traceback has this frame: what its frames hold would stay until garbage is collected
         return value  # type: ignore[return-value]  # there was no error
 
 

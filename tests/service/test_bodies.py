@@ -1,12 +1,14 @@
-"""Bodies that are made to cost much: what they cost the event loop, the interpreter and the memory."""
+"""Bodies that are made to cost much: what they cost the event loop, the interpreter and the memory (fact 89)."""
 
 import sys
 import tracemalloc
 from time import thread_time
 from types import FrameType
 
+import msgspec
 import pytest
 
+from digestif.service.api.bodies import QUICK, SMALL
 from digestif.service.api.problems import Problem
 from digestif.service.api.record_texts import LINES, MANY, ONE, Form, additions
 from digestif.service.settings import Limits
@@ -95,6 +97,27 @@ def test_no_body_keeps_the_event_loop(form: Form, name: str, body: bytes, status
     assert pauses.longest < MOST, pauses
 
 
+SHAPES = [b"1", b"[]", b"[" * 60 + b"]" * 60, b'{"a":1}', b'{"a":"\\u003a"}', '"é"'.encode(), b"1e308", b"1" * 40]
+
+
+@pytest.mark.parametrize("size", [SMALL, QUICK])
+def test_a_body_that_is_read_on_the_event_loop_keeps_it_for_a_few_milliseconds(size: int) -> None:
+    with measured() as pauses, serving() as (client, _):
+        for shape in SHAPES:
+            value = b"[%b]" % filled(shape, size - 100)
+            sent(client, ONE, one(value))
+            sent(client, ONE, b'{"key":null,"value":%b}' % value)
+            sent(client, MANY, b'[{"timeline":"t","value":%b}]' % value)
+
+    assert pauses.longest < MOST, pauses
+
+
+def test_a_policy_or_a_preference_has_a_short_body(client: Client) -> None:
+    body = {"policy": "every day at 09:00" + " " * (64 << 10)}
+
+    assert client.send("PUT", "/v1/timelines/t/policy", body).status == 413
+
+
 class Calls:
     """Measures how long single calls of built-in functions keep the interpreter, in processor time."""
 
@@ -140,3 +163,57 @@ def test_a_body_takes_little_more_memory_than_its_bytes(form: Form, name: str, b
         tracemalloc.stop()
 
     assert peak < 3 * BODY
+
+
+@pytest.mark.parametrize("fill", [10, 300])
+def test_a_long_body_means_what_a_short_one_means(client: Client, fill: int) -> None:
+    """The bodies that are read in one step, and those that are read in many."""
+    values = [{"a": ["x" * 1000, number, None, 0.5], "b:": "\u003a \\", "ü": {}} for number in range(fill)]
+    records = [{"timeline": "t", "value": value, "key": f"k{number}"} for number, value in enumerate(values)]
+    keyed = [{**record, "timeline": "u"} for record in records]
+
+    array = client.post(ADD_MANY, records)
+    lines = client.post(ADD_MANY, b"\n".join(map(encode, keyed)), headers={"Content-Type": NDJSON})
+    alone = client.add("v", values)
+
+    assert (array.status, lines.status) == (202, 202)
+    assert [result["key"] for result in array.json()["results"]] == [record["key"] for record in records]
+    for timeline in "tu":
+        found = client.get(f"/v1/timelines/{timeline}/records?limit=500").json()["records"]
+        assert {record["key"]: record["value"] for record in found} == {
+            f"k{n}": value for n, value in enumerate(values)
+        }
+    assert alone.status == (202 if fill == 10 else 422)
+
+
+def test_in_a_long_body_the_wrong_record_is_named(client: Client) -> None:
+    records = [{"timeline": "t", "value": "x" * 1000} for _ in range(300)]
+    paths = []
+    for wrong in ({"timeline": "t", "value": ["huge"]}, {"timeline": 5, "value": 1}):
+        text = encode([*records, wrong, *records]).replace(b'"huge"', b"1e999")
+        paths.append(client.post(ADD_MANY, text).json()["errors"][0]["path"])
+    costly = client.post(ADD_MANY, encode([*records, {"timeline": "t", "value": [[]] * 40_000}, *records]))
+
+    assert paths == ["$[300].value[0]", "$[300].timeline"]
+    assert (costly.status, costly.json()["detail"].split(":")[0]) == (422, "$[300].value")
+
+
+def test_a_long_body_with_a_key_is_repeated_like_a_short_one(client: Client) -> None:
+    body = encode([{"timeline": "t", "value": "x" * 1000} for _ in range(300)])
+
+    first, again = (client.post(ADD_MANY, body, headers={"Idempotency-Key": "long"}) for _ in range(2))
+
+    assert (first.status, first.body) == (202, again.body)
+    assert client.get("/v1/ledger").json()["accepted"] == 300
+
+
+def test_a_value_that_is_too_large_in_a_long_body_is_refused_alone(client: Client) -> None:
+    values = ["x" * 1000, "x" * (300 << 10), "x"]
+
+    reply = client.post(ADD_MANY, [{"timeline": "t", "value": value} for value in values])
+
+    assert (reply.status, reply.json()["accepted"]) == (207, 2)
+    assert "value_bytes" in reply.json()["results"][1]["problem"]["detail"]
+
+
+encode = msgspec.json.Encoder().encode

@@ -1,10 +1,12 @@
 """Threads that never keep a process from ending."""
 
+import asyncio
 import gc
 import subprocess
 import sys
 import threading
 import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -106,3 +108,28 @@ def test_a_thread_that_hangs_does_not_keep_the_process() -> None:
     ended = subprocess.run([sys.executable, "-c", HANGS], timeout=PATIENCE, check=False)
 
     assert ended.returncode == 0
+
+
+def test_an_error_keeps_nothing_of_the_call_that_raised_it() -> None:
+    """What the frames of the call hold is free as soon as the error was caught, without a look for garbage."""
+
+    class Large:
+        pass
+
+    async def failed() -> "weakref.ref[Large]":
+        large = Large()
+
+        def call(large: Large = large) -> None:
+            raise ValueError(large.__class__)
+
+        known = weakref.ref(large)
+        del large
+        with suppress(ValueError):
+            await DaemonThreads(1, "one").run(call)
+        return known
+
+    gc.disable()
+    try:
+        assert asyncio.run(failed())() is None
+    finally:
+        gc.enable()
