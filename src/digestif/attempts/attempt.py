@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from digestif.clock import monotonic, wall_clock
 from digestif.core.capacity import Cursor, Stored
-from digestif.core.machine import Plan, unreachable, who_got, who_never_can
+from digestif.core.machine import Plan, Slot, unreachable, who_got, who_never_can
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.core.terms import Override
@@ -173,6 +173,10 @@ class Attempt:
         rest = tuple(record for record in self.digest.records if record.key not in gone)
         self.digest = replace(self.digest, records=rest, revision=revision)
 
+    def slot_of(self, timeline: str) -> Slot:
+        """The slot of another timeline, with what its reader chose."""
+        return self.store.inspect(timeline)
+
     def served(self) -> SkippedRecipients:
         """The recipients of a split digest that need no message any more."""
         slot = self.store.inspect(self.timeline)
@@ -193,17 +197,28 @@ class Attempt:
 class Unstored(Attempt):
     """An attempt to deliver a record that was never stored: it only emits events."""
 
-    __slots__ = ()
+    __slots__ = ("_asked",)
 
     def __init__(
-        self, timeline: str, record: Record, policy: Policy, *, override: Override | None = None, now: Now
+        self,
+        timeline: str,
+        record: Record,
+        policy: Policy,
+        *,
+        asked: Store,  # about other timelines
+        override: Override | None = None,
+        now: Now,
     ) -> None:
         at = now()
         began = to_millis(wall_clock()) if at is None else at
         lease = Lease(timeline, "", began, fresh_id(), 1, 0, 0, began, override=override)
         super().__init__(lease, policy, store=OffStore(), now=now)
+        self._asked = asked
         self.digest = replace(self.digest, records=(record,))
         self.is_completed = True
+
+    def slot_of(self, timeline: str) -> Slot:
+        return self._asked.inspect(timeline)
 
     def remove(self, keys: Sequence[str]) -> None:
         gone = set(keys)

@@ -422,7 +422,7 @@ class Attempts:
     def unstored(self, timeline: str, record: Record, handler: Handler, override: Override | None) -> Attempt:
         """An attempt to deliver a record that is not stored, by the policy and zone that its reader chose."""
         policy = self._policies.in_force(timeline, override).policy
-        attempt = Unstored(timeline, record, policy, override=override, now=self._now)
+        attempt = Unstored(timeline, record, policy, asked=self.store, override=override, now=self._now)
         attempt.handler = handler
         self._clear_groups(RUNNING.add(attempt))
         return attempt

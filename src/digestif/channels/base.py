@@ -5,7 +5,7 @@ that it names. It reports what happened; the policy decides whether to try again
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -74,6 +74,13 @@ class Channel(ABC):
         Empty: each route with this channel is closed by itself.
         """
         return ""
+
+    def normal_forms(self, recipient: str) -> Sequence[str]:
+        """Return the normal forms of a recipient that can be written in several ways, the preferred one first.
+
+        A timeline that names its recipient in another way is switched off and paused with those of the normal forms.
+        """
+        return (recipient,)
 
     @abstractmethod
     async def deliver(self, message: Message) -> Receipt:

@@ -82,6 +82,29 @@ class Mailbox:
         return f"{_name(self.name)}\n <{self}>" if self.name else str(self)
 
 
+def normal_forms(text: str) -> tuple[str, ...]:
+    """Return the normal forms of an address: its domain in lower case, as people write it, then in ASCII (xn--).
+
+    Servers compare domains without regard to case and to compatible letters (IDNA); the case of what is before the @
+    is the affair of the receiver. A text that is no address is its own normal form.
+    """
+    try:
+        address = Mailbox.parse(text)
+    except BadAddress:
+        return (text,)
+    if "<" in text:
+        return (text,)
+    local, domain = unicodedata.normalize("NFC", address.local), address.domain.lower()
+    return tuple(dict.fromkeys([f"{local}@{_domain_in_letters(domain)}", f"{local}@{domain}"]))
+
+
+def _domain_in_letters(domain: str) -> str:
+    try:
+        return domain.encode("ascii").decode("idna")
+    except UnicodeError:  # of later rules than the standard library's
+        return domain
+
+
 def mailbox_option(text: str) -> Mailbox:
     """A mailbox in a DSN, where a + reads as a space; no address has a space inside."""
     if fault := unfilled_fault(text):

@@ -5,12 +5,12 @@ A few connections are kept and used again. `smtp_failures` says what a server's 
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import ClassVar
 
 from digestif.channels.base import Channel, DeliveryFailed, Format, Message, Receipt, Unavailable
-from digestif.channels.mail import BadAddress, Letterhead, Mailbox, build_mail
+from digestif.channels.mail import BadAddress, Letterhead, Mailbox, build_mail, normal_forms
 from digestif.channels.smtp_failures import Disconnected, MailRefused, Unanswered, failure_of, reply_line
 from digestif.channels.smtp_options import Server, Tls, server_of
 from digestif.channels.tls import tls_context
@@ -93,6 +93,9 @@ class SmtpChannel(Channel):
     @property
     def name(self) -> str:
         return self.server.name
+
+    def normal_forms(self, recipient: str) -> Sequence[str]:
+        return normal_forms(recipient)
 
     async def deliver(self, message: Message) -> Receipt:
         to = recipient_of(message)

@@ -15,6 +15,7 @@ from digestif.compose.grouping import Grouping
 from digestif.compose.renderer import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.hooks import accepted
+from digestif.core.machine import Slot
 from digestif.core.records import Digest, Record
 from digestif.core.sightings import NONE_KEPT
 from digestif.core.texts import reason_of
@@ -36,6 +37,7 @@ from digestif.threads import DaemonThreads
 T = TypeVar("T")
 
 SOON = 120.0  # seconds
+PAUSED = 600.0  # seconds between two looks at a paused timeline of the same reader
 
 
 class Resources:
@@ -72,10 +74,23 @@ class RouteHandler:
         if self.route.split is not None:
             await self._send_shares(attempt, _prepared_shares(await self._shares(attempt), prepared))
         elif prepared is None or prepared:  # if there is nothing to show, nothing is sent
-            recipient = await self._asked(self.route.to, lambda: self.route.recipient(attempt.timeline))
-            await self._send(
-                attempt, check_recipient(recipient), attempt.digest.records if prepared is None else prepared
-            )
+            recipient = await self._recipient(attempt)
+            await self._send(attempt, recipient, attempt.digest.records if prepared is None else prepared)
+
+    async def _recipient(self, attempt: Attempt) -> str:
+        """The recipient in normal form, if the reader wants it.
+
+        Raises Discard if the timeline of a normal form is switched off, and DeliveryFailed while that is paused: another
+        spelling reaches the same reader.
+        """
+        asked = await self._asked(self.route.to, lambda: self.route.recipient(attempt.timeline))
+        recipient = check_recipient(asked)
+        forms = self._resources.channel.normal_forms(recipient)
+        for form in forms:
+            name = self.route.timeline_of(form, beside=attempt.timeline) if form != recipient else None
+            if name is not None:
+                _refuse_unwanted(name, await self._resources.store.run(partial(attempt.slot_of, name)))
+        return recipient if recipient in forms else forms[0]
 
     async def _send_shares(self, attempt: Attempt, shares: Mapping[str, Sequence[Record]]) -> None:
         """Send to the recipients that were not served yet. The failure of one does not stop the others.
@@ -282,6 +297,14 @@ class RouteHandler:
 
         asks_window = route.zone is None and policy.window is not None and policy.window.holds_callable
         return await (self._called(zone) if asks_window else self._asked(route.zone, zone))
+
+
+def _refuse_unwanted(timeline: str, slot: Slot) -> None:
+    """Raise if nothing may reach the reader of a timeline who is also that of the digest."""
+    if slot.override is not None and slot.override.off:
+        raise Discard(f"{timeline!r} has the same reader, and is off")
+    if slot.paused:
+        raise DeliveryFailed(f"{timeline!r} has the same reader, and is paused", throttled=True, after=PAUSED)
 
 
 def _next_delivery(attempt: Attempt) -> float | None:

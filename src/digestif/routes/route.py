@@ -16,7 +16,7 @@ from digestif.compose.wording import Wording, wording_of
 from digestif.core.hooks import accepted, check_hook
 from digestif.core.placeholders import filled, placeholder_fault, unfilled_fault
 from digestif.core.policy import Policy, refuse_unknown
-from digestif.core.records import Digest, Record, check_timeline
+from digestif.core.records import KEY_BYTES, Digest, Record, check_timeline
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.intake.patterns import check_pattern, stars
@@ -153,6 +153,22 @@ class Route:
             return filled(self.to, timeline=timeline)
         found = stars(self.pattern, timeline)
         return found[-1] if found else timeline
+
+    def timeline_of(self, recipient: str, *, beside: str) -> str | None:
+        """Return the timeline of another recipient that is named like the one `beside` it.
+
+        None if there is none: the recipient is not a part of the name.
+        """
+        if callable(self.to):
+            return None
+        if self.to is not None:
+            before, _, after = self.to.partition("{timeline}")
+            named = recipient[len(before) : len(recipient) - len(after)]
+        else:
+            end = len(beside) - len(self.pattern.rpartition("*")[2]) if "*" in self.pattern else len(beside)
+            named = f"{beside[: end - len(self.recipient(beside))]}{recipient}{beside[end:]}"
+        is_key = 0 < len(named.encode()) <= KEY_BYTES
+        return named if is_key and self.recipient(named) == recipient else None
 
     def zone_of(self, recipient: str, *, timeline: str, policy: Policy, chosen: str | None = None) -> str:
         """The zone in which a reader sees times: as the route says, else the chosen one, else that of the window of
