@@ -32,6 +32,12 @@ def test_the_unit_waits_longer_than_deliveries_may_take() -> None:
     assert int(stop) > WorkerSettings().grace
 
 
+def test_the_page_about_the_service_shows_the_configuration_of_nginx() -> None:
+    page = (ROOT / "docs" / "how-to" / "serve.md").read_text("utf-8")
+
+    assert (DEPLOY / "nginx.conf").read_text("utf-8") in page
+
+
 def test_containers_use_the_port_of_the_service() -> None:
     port = LISTEN.rpartition(":")[2]
     for name in ("Dockerfile", "compose.yaml"):
