@@ -19,6 +19,7 @@ def open_engine(settings: "Settings", store: "Store") -> "AsyncDigests":
     from digestif.aio import AsyncDigests
 
     made = _engine(AsyncDigests, settings, store)
+    store.name_tenants(token.prefix for token in settings.tokens)
     made._digests._place = redacted(settings.store.reveal())  # as the log names the store
     return made
 

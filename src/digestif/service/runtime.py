@@ -13,6 +13,7 @@ import uvicorn
 from msgspec.structs import replace
 
 from digestif.attempts.sampling import Sampler
+from digestif.core.tenants import MOST_TENANTS
 from digestif.dsn import redacted
 from digestif.errors import ConfigError, StoreError
 from digestif.service.addresses import Address, check_open, parse
@@ -112,7 +113,7 @@ class Runtime:
             stop()
         delivery.begin(digests, delivery.worker_of(self._settings, digests))
         reload = Reload(self._read, lambda settings: self._replace(settings, service, requests, delivery))
-        lasting = (self._reload(reload), self._tell(server), sample(service))
+        lasting = (self._reload(reload), self._tell(server), sample(service), name_tenants(service))
         tasks = [asyncio.create_task(each) for each in lasting]
         for task in tasks:
             task.add_done_callback(self._ended)
@@ -197,6 +198,21 @@ async def sample(service: Service) -> None:
     while True:
         with suppress(StoreError):
             await service.in_thread(sampler.tick)
+        await asyncio.sleep(SAMPLED_EVERY)
+
+
+async def name_tenants(service: Service) -> None:
+    """Let the store note the prefixes of tokens, from the start on and after each reload; its worker may not run."""
+    warned: Settings | None = None
+    while True:
+        settings, store = service.settings, service.digests.store
+        named = (await service.in_thread(store.tenants)).named
+        beyond = {token.prefix for token in settings.tokens} - named.keys() - {""}
+        if beyond and len(named) >= MOST_TENANTS and settings is not warned:
+            logger.warning(
+                "%d prefixes are named, and %d of tokens are not: they share bounds", len(named), len(beyond)
+            )
+            warned = settings
         await asyncio.sleep(SAMPLED_EVERY)
 
 

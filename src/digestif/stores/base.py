@@ -385,13 +385,12 @@ class Store(StoreReader, Notes, Documents):
         """
         return self._tenants_note.tenants()
 
-    def name_tenants(self, prefixes: Iterable[str]) -> tuple[str, ...]:
-        """Name prefixes in this namespace, for every process and for good.
+    def name_tenants(self, prefixes: Iterable[str]) -> None:
+        """Let the next call of `tenants` name these prefixes, for every process and for good.
 
-        At most MOST_TENANTS are named. The answer is the prefixes beyond that: their timelines share the ring of the
-        rest. While the store can't be reached, `tenants` tries again.
+        At most MOST_TENANTS are named in a namespace; timelines of the prefixes beyond share the ring of the rest.
         """
-        return self._tenants_note.name(prefixes)
+        self._tenants_note.name(prefixes)
 
     # Producing
 

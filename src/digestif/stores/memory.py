@@ -618,8 +618,10 @@ class MemoryRows(NeverDamaged):
 
     def history(self, timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
         latest_first = heapq.merge(*(reversed(entries.items()) for entries in self._history.values()), reverse=True)
-        found = (ended for _, ended in latest_first if timeline in (None, ended.timeline))
-        return list(islice((ended for ended in found if ended.timeline.startswith(prefix)), limit))
+        entries = (ended for _, ended in latest_first)
+        if timeline is None:
+            return list(islice((ended for ended in entries if ended.timeline.startswith(prefix)), limit))
+        return list(islice((ended for ended in entries if ended.timeline == timeline), limit))
 
     def delete_history(self, timeline: str) -> None:
         for entries in self._history.values():

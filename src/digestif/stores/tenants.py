@@ -1,7 +1,7 @@
 """The note with the named prefixes of a namespace, which every process reads again from time to time."""
 
 from collections.abc import Iterable
-from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from digestif.clock import monotonic
 from digestif.core.tenants import LEARNED_WITHIN, MOST_TENANTS, Tenants
 from digestif.core.times import Millis, to_seconds
-from digestif.errors import StoreUnavailable
+from digestif.errors import Overloaded, StoreUnavailable
 from digestif.stores.damage import Unreadable
 
 if TYPE_CHECKING:
@@ -27,26 +27,28 @@ class TenantsNote:
     def __init__(self, store: "Store") -> None:
         self._store = store
         self._wanted: tuple[str, ...] = ()
-        self._known = Tenants()
-        self._good_until: float | None = None
+        self._known: Tenants | None = None
+        self._good_until = -inf
 
     def tenants(self) -> Tenants:
         """Return the named prefixes; the note is read once in half of LEARNED_WITHIN.
 
         While the note can't be read, or written with wanted prefixes, those known before stay in force.
         """
-        if self._good_until is None or monotonic() >= self._good_until:
+        known = self._known
+        if known is None or monotonic() >= self._good_until:
             self._good_until = monotonic() + to_seconds(LEARNED_WITHIN) / 2
-            with suppress(StoreUnavailable, Unreadable):  # others, such as a change of the layout, are for the caller
-                self._known = self._with_wanted()
-        return self._known
+            try:
+                known = self._with_wanted()
+            except (StoreUnavailable, Overloaded, Unreadable):  # others, such as a raised schema, are for the caller
+                known = known or Tenants()
+            self._known = known
+        return known
 
-    def name(self, prefixes: Iterable[str]) -> tuple[str, ...]:
-        """Want these prefixes from now on, and return those for which there was no room."""
+    def name(self, prefixes: Iterable[str]) -> None:
+        """Want these prefixes from now on: the next call of `tenants` adds them to the note."""
         self._wanted = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix))
-        self._good_until = None
-        named = self.tenants().named
-        return tuple(prefix for prefix in self._wanted if prefix not in named) if len(named) >= MOST_TENANTS else ()
+        self._good_until = -inf
 
     def _with_wanted(self) -> Tenants:
         """Read the note, and add the wanted prefixes that it lacks. Prefixes of other processes stay."""

@@ -19,7 +19,6 @@ from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Request
 from digestif.service.api.shapes import LedgerAnswer, ledger_answer
 from digestif.service.security.audit import AuditEntry, audit_entries
-from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.documents import DOCUMENTS_PAGE
 from digestif.stores.versions import versions
 
@@ -42,9 +41,7 @@ async def list_digests(request: Request) -> DigestsAnswer:
     timeline = given(query.timeline)
     if timeline is not None:
         request.refuse_outside(timeline)
-    is_filtered = bool(principal.prefix) and timeline is None
-    found = await request.service.digests.history(timeline, HISTORY_LIMIT if is_filtered else query.limit)
-    return DigestsAnswer([entry for entry in found if principal.reaches(entry.timeline)][: query.limit])
+    return DigestsAnswer(await request.service.digests.history(timeline, query.limit, prefix=principal.prefix))
 
 
 async def show_message(request: Request) -> KeptMessage:

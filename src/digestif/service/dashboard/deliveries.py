@@ -18,9 +18,9 @@ RECORDS = 100
 
 async def digests(visit: Visit) -> Response:
     timeline = _asked_timeline(visit)
-    limit = PAGE if timeline is not None or visit.sees_everything else SEARCHED
-    found = await visit.digests.history(timeline, limit=limit)
-    shown = [entry for entry in found if _reaches(visit, entry.timeline)][:PAGE]
+    prefix = "" if visit.principal is None else visit.principal.prefix
+    found = await visit.digests.history(timeline, limit=PAGE, prefix=prefix)
+    shown = [entry for entry in found if _reaches(visit, entry.timeline)]
     return visit.render("digests.html", digests=shown, timeline=timeline, keeps=visit.service.settings.keep_messages)
 
 

@@ -1,7 +1,5 @@
 """Tenants: each named prefix has a ring of its own for history, removals and documents, and so has the rest."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from digestif import Digests, Fate
@@ -25,6 +23,12 @@ from digestif.testing.conformance.port import (
 )
 
 FLOOD = HISTORY_LIMIT + PAGE_TIMELINES
+
+
+def name(store: Store, prefixes: list[str]) -> None:
+    """Name prefixes, as a service does when it starts."""
+    store.name_tenants(prefixes)
+    store.tenants()
 
 
 def deliver(store: Store, timeline: str, *, now: int = NOW) -> str:
@@ -65,16 +69,11 @@ def pass_time(monkeypatch: pytest.MonkeyPatch, millis: int) -> None:
     monkeypatch.setattr(f"{TenantsNote.__module__}.monotonic", lambda: later)
 
 
-def spellings() -> Iterator[str]:
-    """More prefixes than a namespace names."""
-    return (f"tenant-{number}:" for number in range(MOST_TENANTS + 2))
-
-
 class TenantRings(Suite):
     @in_sync_mode_only
     def test_one_tenant_does_not_push_out_what_others_have_in_the_history(self, store: Store, digests: Digests) -> None:
         """Fact 88. More digests than a ring has leave history and traces of another prefix and of the rest alone."""
-        store.name_tenants(["a:", "b:"])
+        name(store, ["a:", "b:"])
         other, rest = deliver(store, "b:1"), deliver(store, "rest")
 
         flood(store, "a:")
@@ -86,7 +85,7 @@ class TenantRings(Suite):
 
     def test_the_rest_does_not_push_out_what_a_tenant_has(self, store: Store) -> None:
         """Fact 88. Timelines without a named prefix share one ring, which is bounded like each of the others."""
-        store.name_tenants(["b:"])
+        name(store, ["b:"])
         other = deliver(store, "b:1")
 
         flood(store, "c:")
@@ -97,7 +96,7 @@ class TenantRings(Suite):
 
     def test_each_ring_of_the_history_is_bounded(self, store: Store) -> None:
         """Fact 30. About the last thousand digests of a prefix; what was forgotten is known by its ring alone."""
-        store.name_tenants(["a:"])
+        name(store, ["a:"])
         before = deliver(store, "a:first")
 
         flood(store, "a:")
@@ -112,7 +111,7 @@ class TenantRings(Suite):
 
     def test_of_nested_prefixes_the_longest_counts(self, store: Store) -> None:
         """Fact 88. `a:x:` is a tenant beside `a:`: neither pushes out the other."""
-        store.name_tenants(["a:", "a:x:"])
+        name(store, ["a:", "a:x:"])
         outer = deliver(store, "a:1")
 
         flood(store, "a:x:many")
@@ -124,7 +123,7 @@ class TenantRings(Suite):
 
     def test_history_is_read_by_prefix_over_all_rings(self, store: Store) -> None:
         """Fact 88. The latest first, whatever their rings; a prefix need not be named, nor end where a name does."""
-        store.name_tenants(["a:", "b:"])
+        name(store, ["a:", "b:"])
         timelines = ["a:1", "rest", "b:1", "a:2", "restless", "b:2"]
         for number, timeline in enumerate(timelines):
             deliver(store, timeline, now=NOW + number)
@@ -143,7 +142,7 @@ class TenantRings(Suite):
     def test_a_prefix_is_read_as_it_is_written(self, store: Store) -> None:
         """Fact 88. No character of a prefix has a meaning of its own, and none sorts beyond it."""
         prefixes = ["%", "_:", "a*:", "é:", "\U0010ffff", "a:\0", "'"]
-        store.name_tenants(prefixes)
+        name(store, prefixes)
         for number, prefix in enumerate(prefixes):
             deliver(store, f"{prefix}\U0010ffff", now=NOW + number)
             deliver(store, f"{prefix}z", now=NOW + number)
@@ -155,7 +154,7 @@ class TenantRings(Suite):
 
     def test_a_tenant_does_not_push_out_removals_of_others(self, store: Store) -> None:
         """Fact 78. Records that expire in more timelines than a ring remembers leave those of other rings alone."""
-        store.name_tenants(["a:", "b:"])
+        name(store, ["a:", "b:"])
         for timeline in ("b:1", "rest"):
             arrive(store, timeline, ["gone"])
             assert store.retract(timeline, "gone", now=NOW)
@@ -218,7 +217,7 @@ class TenantRings(Suite):
     def test_a_prefix_may_be_named_later(self, store: Store) -> None:
         """Fact 88. What was filed before is found; that it may be forgotten with the rest is known."""
         before = deliver(store, "b:1")
-        store.name_tenants(["b:"])
+        name(store, ["b:"])
         after = deliver(store, "b:1", now=NOW + 1)
         assert ended(store, "b:1") == [after, before]
 
@@ -247,37 +246,35 @@ class TenantRings(Suite):
 
     def test_prefixes_of_several_processes_are_all_named(self, store: Store) -> None:
         """Fact 88. A name is there for good; what is named twice is named once; an empty prefix is none."""
-        assert store.name_tenants(["a:", "", "a:"]) == ()
-        assert store.name_tenants(["b:", "a:"]) == ()
-        assert store.name_tenants([]) == ()
+        for prefixes in (["a:", "", "a:"], ["b:", "a:"], []):
+            name(store, prefixes)
 
         assert store.tenants().rings == ("", "a:", "b:")
 
     def test_there_is_a_bounded_number_of_rings(self, store: Store) -> None:
-        """Fact 88. Prefixes beyond it are answered, and share the ring of the rest."""
-        *named, one, another = spellings()
+        """Fact 88. Timelines of prefixes beyond it share the ring of the rest."""
+        *named, beyond = (f"tenant-{number}:" for number in range(MOST_TENANTS + 1))
 
-        assert store.name_tenants([*named, one, another]) == (one, another)
+        name(store, [*named, beyond])
 
+        assert store.tenants().rings == ("", *named)
         assert store.tenants().of(f"{named[0]}1") == named[0]
-        assert store.tenants().of(f"{one}1") == ""
-        assert store.name_tenants(["late:"]) == ("late:",)
-        assert ended(store, f"{one}1") == []
-        assert [deliver(store, f"{one}1")] == ended(store, f"{one}1")
+        assert store.tenants().of(f"{beyond}1") == ""
+        assert [deliver(store, f"{beyond}1")] == ended(store, f"{beyond}1")
 
     def test_a_note_that_cannot_be_read_names_no_prefix(self, store: Store) -> None:
         """Fact 88. The next process that names prefixes writes it again."""
         assert store.swap_note(0, TENANTS_NOTE, None, b"\xff{")
         assert store.tenants().rings == ("",)
 
-        store.name_tenants(["a:"])
+        name(store, ["a:"])
 
         assert store.tenants().rings == ("", "a:")
 
     def test_a_deleted_timeline_leaves_every_ring(self, store: Store) -> None:
         """Fact 29. Filed before and after its prefix was named: all of it is gone, and what others have stays."""
         deliver(store, "a:1")
-        store.name_tenants(["a:"])
+        name(store, ["a:"])
         deliver(store, "a:1", now=NOW + 1)
         other = deliver(store, "a:2", now=NOW + 2)
         arrive(store, "a:1", ["gone"], now=NOW + 3)
