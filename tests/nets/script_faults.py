@@ -820,7 +820,7 @@ ENDING = [
         file="include/endings.lua",
         old="local tenant = request.tenants and request.tenants[timeline]",
         new="local tenant = nil",
-        found_by=("test_one_tenant_does_not_push_out_what_others_have_in_the_history",),
+        found_by=("test_the_rest_does_not_push_out_what_a_tenant_has",),
     ),
     Fault(
         says="tenants number their digests together, so that a busy one goes round the ring of another",
