@@ -223,6 +223,18 @@ def test_cursors_of_short_and_long_names_have_one_length(tenants: Tenants) -> No
     assert len(lengths) == 1
 
 
+@pytest.mark.parametrize("state", ["", "&state=waiting"])
+def test_a_cursor_of_the_longest_name_serves(tenants: Tenants, state: str) -> None:
+    names = ["\x01" * 512, "\x01" * 511 + "\x02", "\U0001f600" * 128]
+    for name in names:  # one after the other, so that they are due in this order
+        fill(tenants.operator, name)
+
+    found, cursors = pages(tenants.operator, f"/v1/timelines?limit=1{state}", "timelines")
+
+    assert [each["key"] for each in found] == names
+    assert len(cursors) >= 2
+
+
 def is_refused(reply: Reply, name: str = "after") -> bool:
     return reply.status == 422 and reply.json()["detail"] == f"{name}: not from a page of this list"
 
