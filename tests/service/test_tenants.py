@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +15,15 @@ from urllib.parse import quote
 import pytest
 
 from digestif import Policy
+from digestif.core.damage import Damage
+from digestif.core.explain import Explanation
+from digestif.core.outages import ChannelOutage
 from digestif.service.api import events, idempotency
 from digestif.service.dashboard import live
 from digestif.service.security import audit, reach, sessions
 from digestif.service.service import Service
 from digestif.service.settings import Limits
+from digestif.stores.damage import Unreadable
 from tests.servers import empty_server
 from tests.service.dashboard.visitor import Visitor
 from tests.service.harness import Client, Reply, serving, settings_with, token_of
@@ -140,6 +145,34 @@ def test_pages_of_dead_letters_are_full_whatever_others_have_between(
     assert "Search on" not in visitor.page("/dead-letters")
 
 
+def test_a_list_goes_on_behind_many_letters_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "LETTERS_READ", 3)
+    monkeypatch.setattr(reach, "SLICES", 1)
+    with tenants_on("memory://") as tenants:
+        own = []
+        for number in range(3):
+            own.append(bury(tenants.service, f"a:{number}"))
+            for other in range(7):
+                bury(tenants.service, f"b:{number}{other}")
+
+        found, _ = pages(tenants.a, "/v1/dead-letters?limit=2", "dead_letters")
+
+    assert [each["id"] for each in found] == own
+
+
+def test_a_list_goes_on_behind_many_own_timelines_of_other_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "TIMELINES_READ", 3)
+    monkeypatch.setattr(reach, "SLICES", 1)
+    with tenants_on("memory://") as tenants:
+        fill(tenants.a, *(f"a:{number:02}" for number in range(20)))
+        for number in (5, 19):
+            tenants.a.post(f"/v1/timelines/a%3A{number:02}/flush")
+
+        found, _ = pages(tenants.a, "/v1/timelines?limit=2&state=ready", "timelines")
+
+    assert [each["key"] for each in found] == ["a:05", "a:19"]
+
+
 def test_the_dashboard_lists_own_timelines_by_state_without_gaps(tenants: Tenants) -> None:
     fill(tenants.b, *(f"b:{number:03}" for number in range(120)))
     fill(tenants.a, *(f"a:{number:02}" for number in range(60)))
@@ -188,6 +221,18 @@ def test_cursors_of_short_and_long_names_have_one_length(tenants: Tenants) -> No
         tenants.a.send("DELETE", f"/v1/timelines/{quote(name, safe='')}")
 
     assert len(lengths) == 1
+
+
+@pytest.mark.parametrize("state", ["", "&state=waiting"])
+def test_a_cursor_of_the_longest_name_serves(tenants: Tenants, state: str) -> None:
+    names = ["\x01" * 512, "\x01" * 511 + "\x02", "\U0001f600" * 128]
+    for name in names:  # one after the other, so that they are due in this order
+        fill(tenants.operator, name)
+
+    found, cursors = pages(tenants.operator, f"/v1/timelines?limit=1{state}", "timelines")
+
+    assert [each["key"] for each in found] == names
+    assert len(cursors) >= 2
 
 
 def is_refused(reply: Reply, name: str = "after") -> bool:
@@ -282,6 +327,18 @@ def test_a_foreign_dead_letter_is_as_one_that_does_not_exist(tenants: Tenants) -
 
 def without(page: bytes, text: str) -> bytes:
     return page.replace(text.encode(), b"")
+
+
+def test_a_foreign_dead_letter_that_is_damaged_is_as_one_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(_: str) -> None:
+        raise Unreadable(Damage(timeline="b:1", part="letter", problem="no JSON"))
+
+    with tenants_on("memory://") as tenants:
+        monkeypatch.setattr(tenants.service.digests.store, "letter", damaged)
+
+        statuses = [client.get(f"/v1/dead-letters/{NO_SUCH_ID}").status for client in (tenants.a, tenants.b)]
+
+    assert statuses == [404, 503]
 
 
 def test_a_foreign_message_is_as_one_that_was_not_kept(tmp_path: Path) -> None:
@@ -487,6 +544,24 @@ def test_what_concerns_all_timelines_is_refused_to_a_prefix(path: str) -> None:
     with tenants_on("memory://") as tenants:
         assert tenants.a.get(path).status == 403
         assert tenants.a.by(None).get(path).status == 401
+
+
+def test_an_explanation_names_no_patterns_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns = ("*", "a:*", "b:*")
+    outage = ChannelOutage(channel="mail", reason="no answer", since=1.0, next_probe=None, patterns=patterns)
+    with tenants_on("memory://") as tenants:
+        explain = tenants.service.digests.explain
+
+        async def explained(timeline: str) -> Explanation:
+            return replace(await explain(timeline), outage=outage)
+
+        monkeypatch.setattr(tenants.service.digests, "explain", explained)
+        shown = [
+            client.get("/v1/timelines/a%3A1/explain").json()["outage"]["patterns"]
+            for client in (tenants.a, tenants.operator)
+        ]
+
+    assert shown == [["*", "a:*"], ["*", "a:*", "b:*"]]
 
 
 # The audit log

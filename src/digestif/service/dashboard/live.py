@@ -19,7 +19,7 @@ from digestif.service.dashboard.visits import Visit
 KIND = "text/event-stream"
 CHANGED = b"event: changed\ndata: \n\n"
 RETRY = b"retry: 3000\n\n"  # milliseconds after which a browser connects again
-TICK = 3.0  # seconds between two looks of a reader whose token has a prefix
+TICK = 5.0  # seconds between two looks of a reader whose token has a prefix
 
 
 async def live(visit: Visit) -> Response:
