@@ -77,7 +77,7 @@ class Attempt:
         self.cool_down: Millis = 0  # after it was delivered or buried
         self.plan = Plan(0)  # how its timeline goes on then by the policy in the code
         self.began = monotonic()
-        self.weight = 0  # bytes of its records, as they are stored
+        self.weight = 0  # bytes of its records, about as many as they take in memory
         self.receipts: list[str] = []  # what the receivers of its messages said
         self.answered = False  # its channel answered, be it with a refusal
         self.is_routed = False  # a route delivers it, which says whether the channel answered

@@ -131,7 +131,7 @@ class Attempts:
             fate = "is now a dead letter" if verdict.ending is Ending.BURIED else "was discarded"
             raise InvalidState(f"{timeline!r}: its digest {fate}: {verdict.reason}")
         try:
-            contents.read(self.store, [attempt], room=Room())
+            contents.read(self.store, [attempt], room=Room(), sealer=self._sealer)
             self._unpack(attempt, minimum_delay)
         except StaleLease:
             self._report(attempt, reports.lost(attempt))
@@ -285,21 +285,22 @@ class Attempts:
     def _read(self, attempts: Sequence[Attempt], room: Room, pages: Mapping[str, Taken]) -> list[Judged]:
         """Read them, and judge those for which there is no room. One that is too large for memory fails alone."""
         try:
-            return self._read_together(attempts, room, pages)
+            judged = self._read_together(attempts, room, pages)
         except StoreError:
             raise
         except Exception:  # noqa: BLE001  # one of them is to blame
-            return self._read_one_by_one(attempts, room)
+            judged = self._read_one_by_one(attempts, room)
+        read = [attempt for attempt in attempts if attempt.is_read and not attempt.is_lost]
+        return judged + [_unread(attempt) for attempt in read if not room.hold(attempt.weight)]
 
     def _read_together(
         self, attempts: Sequence[Attempt], room: Room, pages: Mapping[str, Taken] = NO_PAGES
     ) -> list[Judged]:
-        contents.read(self.store, attempts, room=room, pages=pages)
+        contents.read(self.store, attempts, room=room, sealer=self._sealer, pages=pages)
         for attempt in attempts:
             if attempt.is_lost:
                 self._report(attempt, reports.lost(attempt))
-        unread = [attempt for attempt in attempts if not attempt.is_read and not attempt.is_lost]
-        return [(attempt, NO_MEMORY) for attempt in unread]
+        return [_unread(attempt) for attempt in attempts if not attempt.is_read and not attempt.is_lost]
 
     def _read_one_by_one(self, attempts: Sequence[Attempt], room: Room) -> list[Judged]:
         judged: list[Judged] = []
@@ -592,6 +593,12 @@ class Attempts:
                     self._outages.extend_probe(attempt)
                 else:
                     self._stop_renewing(attempt)  # lost: its ending will say so
+
+
+def _unread(attempt: Attempt) -> Judged:
+    """Give back a digest for which the worker has no memory."""
+    attempt.clear_pages()
+    return attempt, NO_MEMORY
 
 
 def _pages(items: Sequence[T]) -> Iterator[Sequence[T]]:

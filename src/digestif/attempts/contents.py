@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from digestif.attempts.attempt import Attempt, with_records
 from digestif.attempts.room import Room
-from digestif.core.capacity import Stored, weight_of, within_bytes
+from digestif.core.capacity import Stored, within_bytes
 from digestif.core.policy import Policy
 from digestif.core.records import Record
 from digestif.events.attempts import Quarantined
@@ -17,8 +17,12 @@ from digestif.stores.codec import Sealer, read_timestamp
 NO_PAGES: Mapping[str, Taken] = MappingProxyType({})
 
 
-def read(store: Store, attempts: Sequence[Attempt], *, room: Room, pages: Mapping[str, Taken] = NO_PAGES) -> None:
+def read(
+    store: Store, attempts: Sequence[Attempt], *, room: Room, sealer: Sealer, pages: Mapping[str, Taken] = NO_PAGES
+) -> None:
     """Read digests, the first ones first. Once the room is full, those of which nothing was read are left unread.
+
+    If memory is what is full, only the first digest is read to its end.
 
     `pages` are digests, by their id, that the claim has read along.
     """
@@ -29,7 +33,7 @@ def read(store: Store, attempts: Sequence[Attempt], *, room: Room, pages: Mappin
             continue
         if room.is_full(records=records, weight=weight):
             break
-        _note(attempt, page)
+        _note(attempt, page, sealer)
         records, weight = records + len(attempt.stored), weight + attempt.weight
     while reading := _still_to_read(attempts, room):
         answers = store.take([_request(attempt) for attempt in reading], now=reading[0].now())
@@ -37,15 +41,17 @@ def read(store: Store, attempts: Sequence[Attempt], *, room: Room, pages: Mappin
             if answer is None:
                 attempt.is_lost = True
             else:
-                _note(attempt, answer)
+                _note(attempt, answer, sealer)
 
 
 def _still_to_read(attempts: Sequence[Attempt], room: Room) -> list[Attempt]:
     reading = [attempt for attempt in attempts if not attempt.is_read and not attempt.is_lost]
-    records = sum(len(attempt.stored) for attempt in attempts) if reading else 0
-    if reading and room.is_full(records=records, weight=sum(attempt.weight for attempt in attempts)):
-        return [attempt for attempt in reading if attempt.stored]
-    return reading
+    if not reading:
+        return reading
+    records, weight = sum(len(attempt.stored) for attempt in attempts), sum(attempt.weight for attempt in attempts)
+    if not room.is_full(records=records, weight=weight):
+        return reading
+    return [attempt for attempt in reading if attempt.stored and (attempt is attempts[0] or not room.is_heavy(weight))]
 
 
 def _needs_no_trimming(policy: Policy, page: Taken) -> bool:
@@ -54,9 +60,9 @@ def _needs_no_trimming(policy: Policy, page: Taken) -> bool:
     return within_capacity and within_bytes(page.records, policy.max_bytes) == many
 
 
-def _note(attempt: Attempt, page: Taken) -> None:
+def _note(attempt: Attempt, page: Taken, sealer: Sealer) -> None:
     attempt.stored += page.records
-    attempt.weight += weight_of(page.records)
+    attempt.weight += sum([sealer.decoded_size(record.payload) for record in page.records if record.payload])
     attempt.after, attempt.is_read = page.after, page.complete
     _note_header(attempt, page)
 
@@ -93,16 +99,16 @@ def unpack(attempt: Attempt, sealer: Sealer) -> list[Quarantined]:
     records, broken = decode(attempt.stored, sealer)
     while broken:
         quarantined += _quarantine(attempt, broken)
-        _read_anew(attempt)  # it may have another revision now
+        _read_anew(attempt, sealer)  # it may have another revision now
         records, broken = decode(attempt.stored, sealer)
     attempt.stored = []
     attempt.digest = with_records(attempt.digest, tuple(records))
     return quarantined
 
 
-def _read_anew(attempt: Attempt) -> None:
+def _read_anew(attempt: Attempt, sealer: Sealer) -> None:
     attempt.clear_pages()
-    read(attempt.store, [attempt], room=Room())
+    read(attempt.store, [attempt], room=Room(), sealer=sealer)
     if attempt.is_lost:
         raise attempt.stale()
 

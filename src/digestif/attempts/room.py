@@ -12,7 +12,8 @@ SLOW_DELAY: Millis = 1_000  # of digests for which there is no place, if their h
 class Room:
     """The places, by kind of handler, the memory and the number of records that the digests of one claim may take.
 
-    Afterwards `short` names the kinds of handlers for which there were too few places.
+    Afterwards `short` names the kinds of handlers for which there were too few places, and `was_too_small` says that
+    even the first digest did not fit into memory.
     """
 
     def __init__(
@@ -21,13 +22,17 @@ class Room:
         *,
         slow: frozenset[Kind] = frozenset(),
         memory: int | None = None,
+        most: int | None = None,
         records: int = RECORDS,
     ) -> None:
         self._places = None if places is None else dict(places)  # None: any number
         self._slow = slow
         self._memory = memory
+        self._most = most  # bytes that the first digest may have if it does not fit; None: any number
+        self._held = 0
         self._records = records
         self.short: set[Kind] = set()
+        self.was_too_small = False
 
     def take(self, kind: Kind) -> bool:
         """Take a place, if one is free."""
@@ -45,4 +50,19 @@ class Room:
 
     def is_full(self, *, records: int, weight: int) -> bool:
         """True once so much was read that no further digest is begun. `weight` is in bytes."""
-        return records >= self._records or (self._memory is not None and weight >= self._memory)
+        return records >= self._records or self.is_heavy(weight)
+
+    def is_heavy(self, weight: int) -> bool:
+        """True if digests of this weight fill the memory."""
+        return self._memory is not None and weight >= self._memory
+
+    def hold(self, weight: int) -> bool:
+        """Take memory for a digest that was read; False if it does not fit beside those before it."""
+        is_first = not self._held
+        if self._memory is None or self._held + weight <= self._memory:
+            fits = True
+        else:
+            fits = is_first and (self._most is None or weight <= self._most)
+            self.was_too_small |= is_first and not fits
+        self._held += weight if fits else 0
+        return fits

@@ -99,13 +99,13 @@ def show(session: Session, digest_id: str, limit: int) -> int:
     """Show a dead letter and its records. Exit code 1 if there is none of that ID."""
     with session.digests(reads=True) as digests:
         letter = digests.store.letter(digest_id)
-        records = digests.dead_records(digest_id) if letter else []
+        records = digests.dead_records(digest_id, limit) if letter else []
         unreadable = _unreadable(digests, digest_id, records, limit=limit) if letter else {}
         now = time_of(digests)
     if letter is None:
         return _unknown(session, digest_id)
     if session.as_json:
-        contents = [record._asdict() for record in records[:limit]]
+        contents = [record._asdict() for record in records]
         click.echo(as_json({**plain(letter), "sent": _sent(letter), "contents": contents, "unreadable": unreadable}))
         return 0
     attempts = counted(letter.attempts, "attempt") + (f", {letter.lapses} lapsed" if letter.lapses else "")
@@ -129,14 +129,14 @@ def show(session: Session, digest_id: str, limit: int) -> int:
         for line in letter.traceback.rstrip().splitlines():
             click.echo(f"  {printable(line)}")
     click.echo()
-    rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
-    head = time_head("time", (record.timestamp for record in records[:limit]))
+    rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records]
+    head = time_head("time", (record.timestamp for record in records))
     for line in table((head, "key", "value"), rows, give=["value", "key"]):
         click.echo(line)
     for key, raw in unreadable.items():
         click.echo(f"  {printable(key)} can't be read: {raw}")
     if (more := letter.records - len(rows) - len(unreadable)) > 0:
-        click.echo(f"  + {more:,} more" + ("" if len(records) > limit else " that can't be read"))
+        click.echo(f"  + {more:,} more" + ("" if len(rows) + len(unreadable) >= limit else " that can't be read"))
     return 0
 
 

@@ -158,20 +158,21 @@ def show(session: Session, timeline: str) -> int:
 def peek(session: Session, timeline: str, limit: int) -> int:
     """Show the records that the next digest of TIMELINE would carry. Exit code 1 if there are none."""
     with session.digests(reads=True) as digests:
-        records = digests.peek(timeline)
+        stored, total = digests._peek_stored(timeline, limit)
+        records = digests._decoded(stored)
         now = time_of(digests)
     if session.as_json:
-        for record in records[:limit]:
+        for record in records:
             click.echo(as_json(record._asdict()))
     elif not records:
         click.echo(f"{printable(timeline)} has no records")
     else:
-        rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records[:limit]]
-        head = time_head("time", (record.timestamp for record in records[:limit]))
+        rows = [(clock(r.timestamp, now=now), printable(r.key), shown_value(r.value)) for r in records]
+        head = time_head("time", (record.timestamp for record in records))
         for line in table((head, "key", "value"), rows, give=["value", "key"]):
             click.echo(line)
-        if len(records) > limit:
-            click.echo(f"  + {len(records) - limit:,} more")
+        if (more := total - len(stored)) > 0:
+            click.echo(f"  + {more:,} more")
     return 0 if records else 1
 
 

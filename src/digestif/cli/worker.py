@@ -32,7 +32,7 @@ LEVELS = ("debug", "info", "warning", "error")
     show_default=True,
     metavar="MIB",
     callback=lambda _context, _option, mebibytes: mebibytes << 20,
-    help="Of records that it holds at once, as they are stored.",
+    help="Of records that it holds at once, as decoded values.",
 )
 @click.option(
     "--poll",

@@ -140,6 +140,10 @@ def _expanded_by_python(zstd: Any, payload: bytes) -> bytes:
 # Marks a timestamp of -0.0 at the head of the payload: not every store keeps the sign of a zero.
 MINUS_ZERO = b"-"
 
+JSON = JsonCodec.name.encode()
+SHORT = 128  # bytes of a stored value…
+MOST_GROWTH = 48  # …that takes at most so many times as much in memory: each bracket may be a list with one item
+OTHERS_GROW = 4  # times that a value of a codec that is not built in is larger than its stored bytes
 BUILT_IN: dict[str, type[JsonCodec] | type[ZstdCodec]] = {"json": JsonCodec, "zstd": ZstdCodec}
 
 
@@ -268,15 +272,17 @@ class Sealer:
     def decoded_size(self, payload: bytes) -> int:
         """Estimate the bytes that a stored value takes in memory once it is decoded.
 
-        Only the built-in codecs can be asked: the values of others count as their stored bytes.
+        Only the built-in codecs can be asked: values of others count as a few times their stored bytes.
         """
+        if len(payload) < SHORT and payload.startswith(JSON):  # a look at each sign would cost more than it tells
+            return MOST_GROWTH * len(payload)
         try:
             _, codec, body = self._parts(payload)
             if type(codec) is ZstdCodec:
                 body = codec.expanded(body)
         except Exception:  # noqa: BLE001  # it can't be decoded either
             return len(payload)
-        return decoded_size(body) if type(codec) in BUILT_IN.values() else len(payload)
+        return decoded_size(body) if type(codec) in BUILT_IN.values() else OTHERS_GROW * len(payload)
 
     def json_text(self, payload: bytes | None) -> bytes | None:
         """Return the JSON text of a stored value, checked but not decoded; None if its codec does not make JSON.

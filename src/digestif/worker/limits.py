@@ -12,7 +12,7 @@ class Limits(NamedTuple):
 
     concurrency: int  # coroutines that run at once
     threads: int  # functions that run at once
-    memory: int  # bytes of records
+    memory: int  # bytes of records, about as many as they take once they are decoded
 
     def of(self, kind: Kind) -> int:
         return self.concurrency if kind is Kind.COROUTINE else self.threads

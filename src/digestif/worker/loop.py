@@ -51,6 +51,8 @@ class Loop:
         self._ending: dict[bool, asyncio.Task[None]] = {}  # by whether it is tried again
         self._changed = asyncio.Event()  # a place may be free
         self._short: frozenset[Kind] = frozenset()  # kinds of handlers that lately had too few places
+        self._is_unbounded = False  # a claim is under way that may take a digest of any size
+        self._alone_until = 0.0  # until when nothing is claimed beside other attempts: a digest was too large for that
         self._is_stopping = False  # nothing more is claimed
         self._is_over = False  # no handler is called any more…
         self._is_closed = False  # …and no attempt is ended in the store
@@ -76,15 +78,20 @@ class Loop:
 
     async def _claim(self, partitions: Collection[int] | None) -> Round:
         places, memory = self._free_places(), self._free_memory()
+        if monotonic() < self._alone_until and not self._is_alone():  # a large digest is next
+            return await self._look_again(self._tuning.look_again)
         if self._short and self._claims:  # one claim at a time, while a kind has too few places
             return await self._look_again(self._tuning.hold_back)
         wanted = min(self._wanted(places), MOST_UNENDED - self._unended)
         if wanted < 1 or memory < 1:
             return await self._look_again(self._tuning.look_again)
         slow = frozenset(kind for kind in self._short if places[kind] == 0)
-        memory = min(memory, self._limits.memory // 2 or 1)
-        room = Room(places, slow=slow, memory=memory, records=self._tuning.records)
-        page = await self._take_on(lambda: self._attempts.claim(wanted, room=room, partitions=partitions), places)
+        room = self._room(places, slow, memory)
+        try:
+            page = await self._take_on(lambda: self._attempts.claim(wanted, room=room, partitions=partitions), places)
+        finally:
+            self._is_unbounded = False
+        self._alone_until = monotonic() + self._tuning.suspects if room.was_too_small else 0.0
         self._suspects.saw(page.suspect, looked_everywhere=partitions is None and page.claimed < wanted)
         if room.short or page.claimed < wanted:
             self._short = frozenset(room.short)
@@ -93,6 +100,17 @@ class Loop:
             if self._is_alone():
                 return await self._try_suspects(alone=True)
         return Round(page.claimed, more=page.claimed >= wanted or page.kept > 0, first=_first_due(page))
+
+    def _room(self, places: Places, slow: frozenset[Kind], memory: int) -> Room:
+        """Make room for a claim: for any digest once nothing else runs, if one was too large to join others."""
+        self._is_unbounded = monotonic() < self._alone_until and self._is_alone()
+        return Room(
+            places,
+            slow=slow,
+            memory=min(memory, self._limits.memory // 2 or 1),
+            most=None if self._is_unbounded else memory,
+            records=self._tuning.records,
+        )
 
     async def _try_suspects_next(self) -> Round:
         """Try them once the attempts under way have ended, or once they have waited long enough for that."""
@@ -155,7 +173,9 @@ class Loop:
         return max(0, min(limit - self._execution.count(kind) - claimed, (limit + 1) // 2))
 
     def _free_memory(self) -> int:
-        """How many bytes of records may still be read. Each claim under way reserves half of the limit."""
+        """How many bytes of records may still be held. Each claim under way reserves half of the limit."""
+        if self._is_unbounded:
+            return 0
         reserved = len(self._claims) * (self._limits.memory // 2)
         return self._limits.memory - self._execution.weight - reserved
 

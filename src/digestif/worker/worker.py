@@ -42,7 +42,7 @@ class Worker:
     """Delivers the digests of one `Digests` through its handlers, until it is stopped.
 
     Any number of workers may serve a store, in any number of processes. `concurrency` is how many coroutines run at
-    once, `threads` how many functions; `memory` how many bytes of records, as they are stored, it holds at once; `poll`
+    once, `threads` how many functions; `memory` how many bytes of records, as decoded values, it holds at once; `poll`
     the seconds between two looks at a store that gives no hints; `grace` the seconds that handlers get to finish when
     the worker stops; `start_timeout` the seconds in which the store must have answered once, else StoreUnavailable ends
     the worker (None: it waits for ever). Later outages are waited out. With `drain`, `run` and `serve` end once all

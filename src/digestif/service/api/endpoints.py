@@ -80,7 +80,7 @@ TIMELINES = (
         timelines.preview,
         "Render what would be sent now",
         timelines.PreviewAnswer,
-        problems=(404,),
+        problems=(404, 413),
     ),
     _get(
         f"{TIMELINE}/trace/{{record}}",
