@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from digestif import AsyncDigests
-from digestif.service.connection import HEAD_BYTES, MOST_READ, SLICE, Connection
-from digestif.service.exchange import BODY_AHEAD, Exchange
+from digestif.service.connection import BODY_FREE, HEAD_BYTES, MOST_READ, SLICE, Connection
+from digestif.service.exchange import Exchange
 from digestif.service.service import Service
 from tests.service.harness import TIMEOUT, Client, Reply, served, settings_with
 from tests.service.pauses import MOST, measured
@@ -178,7 +178,7 @@ def test_few_bytes_of_bodies_wait_for_their_turn_however_many_are_sent() -> None
         answers = raw(client, one * 50 + last)
 
     assert answers.count(b"HTTP/1.1 202") == 50
-    assert 0 < Ahead.most <= BODY_AHEAD + MOST_READ + 2 * SLICE
+    assert 0 < Ahead.most <= BODY_FREE + MOST_READ + 2 * SLICE
 
 
 # memory

@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from digestif.service.api.problems import CONTENT_TYPE, Problem
 from digestif.service.api.requests import EXCHANGE, STREAMING
-from digestif.service.exchange import BODY_AHEAD, Exchange, line
+from digestif.service.exchange import Exchange, line
 from digestif.service.shares import Bodies, Places, network_of
 
 HEAD_BYTES = 32 << 10  # of a request line and its headers
@@ -33,6 +33,7 @@ LINGER_BYTES = 16 << 20  # that it may send in them
 MOST_AHEAD = 8  # requests that are parsed before those in front of them are answered
 SLICE = 8 << 10  # bytes that are parsed at once, with all requests in them
 MOST_READ = 8 * SLICE  # bytes that are read at once
+BODY_FREE = 32 << 10  # bytes of a body that need none of the memory that all bodies share
 SMALL_CHUNKS = 1_000  # chunks of a body that may have less than CHUNK_BYTES each, as a mean
 CHUNK_BYTES = 16
 
@@ -277,9 +278,9 @@ class Connection(asyncio.Protocol):
         exchange = self._exchanges[-1]
         if exchange.task is None:
             self._ahead += len(body)
-        if exchange.feed(body) or self._ahead > BODY_AHEAD:
+        if exchange.feed(body) or self._ahead > BODY_FREE:
             self._pause_reading()
-        if exchange.received > BODY_AHEAD and exchange.task is not None:
+        if exchange.received > BODY_FREE and exchange.task is not None:
             self._hold(exchange, len(body))
 
     def _hold(self, exchange: Exchange, size: int) -> None:
@@ -401,7 +402,7 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def read_on(self) -> None:
-        if self._is_paused and len(self._exchanges) <= MOST_AHEAD and self._ahead <= BODY_AHEAD:
+        if self._is_paused and len(self._exchanges) <= MOST_AHEAD and self._ahead <= BODY_FREE:
             self._is_paused = False
             self.transport.resume_reading()
 

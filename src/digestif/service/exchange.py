@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 logger = logging.getLogger(__name__)
 
-BODY_AHEAD = 32 << 10  # bytes of a body that are read before the application asks for them
+BODY_AHEAD = 64 << 10  # bytes of a body that are read before the application asks for them
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 WITHOUT_BODY = (204, 304)
 FAILED = (b"content-type: text/plain\r\ncontent-length: 21\r\n", b"Internal Server Error")
