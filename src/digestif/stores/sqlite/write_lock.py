@@ -43,7 +43,9 @@ class WriteLock:
         self._database = path
         self._path = beside(path, "-lock")
         self._timeout = timeout
+        self._name = str(self._path)
         self._file: int | None = None
+        self._identity = (0, 0)  # device and inode of the open side file
         self._helper: _Helper | None = None
         self._wait: _Wait | None = None  # under way, or given up
         self._is_stale = False
@@ -84,6 +86,8 @@ class WriteLock:
     def _take_open_file(self) -> None:
         if self._file is None:
             self._file = self._opened()
+            found = os.fstat(self._file)
+            self._identity = found.st_dev, found.st_ino
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -93,9 +97,10 @@ class WriteLock:
 
     def _is_in_place(self) -> bool:
         try:
-            return self._file is not None and os.path.samestat(self._path.stat(), os.fstat(self._file))
+            found = os.stat(self._name)  # noqa: PTH116 -- at every commit, and faster than Path.stat
         except FileNotFoundError:
             return False
+        return (found.st_dev, found.st_ino) == self._identity
 
     def _restless(self) -> StoreUnavailable:
         return StoreUnavailable(f"{self._path}: another program keeps replacing it; nothing was changed")
