@@ -1031,4 +1031,32 @@ CLOCKS = [
     ),
 ]
 
-FAULTS = CLOCKS + ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES + MOVING + TRACES + LOSSES
+TENANTS = [
+    Fault(
+        says="of nested prefixes the shortest counts",
+        file="core/tenants.py",
+        old="for prefix in self.named}, reverse=True)",
+        new="for prefix in self.named})",
+        directed="test_of_nested_prefixes_the_longest_counts",
+        model=False,
+    ),
+    Fault(
+        says="a full ring of documents pushes out the oldest of all rings",
+        file="stores/memory.py",
+        old="return next((row for row in found if row.document.ring == ring), None)",
+        new="return next(found, None)",
+        directed="test_documents_of_a_ring_push_out_only_each_other",
+        model=False,
+    ),
+    Fault(
+        says="a process that has read the named prefixes once never learns of others",
+        file="stores/tenants.py",
+        old="if known is None or monotonic() >= self._good_until:",
+        new="if known is None or self._good_until < 0:",
+        directed="test_a_process_learns_the_prefixes_that_another_one_has_named",
+        model=False,
+    ),
+]
+
+ACCOUNTS = TRACES + LOSSES + TENANTS
+FAULTS = CLOCKS + ORIGIN + OURS + SUSPECTS + CALENDAR + OVERRIDES + OUTAGES + REQUEUES + MOVING + ACCOUNTS

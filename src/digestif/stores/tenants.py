@@ -9,7 +9,8 @@ import msgspec
 from digestif.clock import monotonic
 from digestif.core.tenants import LEARNED_WITHIN, MOST_TENANTS, Tenants
 from digestif.core.times import Millis, to_seconds
-from digestif.errors import StoreError
+from digestif.errors import Overloaded, StoreUnavailable
+from digestif.stores.damage import Unreadable
 
 if TYPE_CHECKING:
     from digestif.stores.base import Store
@@ -39,7 +40,7 @@ class TenantsNote:
             self._good_until = monotonic() + to_seconds(LEARNED_WITHIN) / 2
             try:
                 known = self._with_wanted()
-            except StoreError:
+            except (StoreUnavailable, Overloaded, Unreadable):  # others, such as a raised schema, are for the caller
                 known = known or Tenants()
             self._known = known
         return known

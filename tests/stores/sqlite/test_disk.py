@@ -306,6 +306,7 @@ def test_a_file_of_an_older_release_is_brought_up_to_date_with_nothing_lost(tmp_
         file.executescript(
             "DROP TABLE removal; DROP TABLE document; DROP INDEX history_number; DROP INDEX history_timeline"
         )
+        file.executescript("DROP INDEX history_ring; ALTER TABLE history DROP COLUMN ring")
         for later in ("declined", "lost", "moving", "digests"):
             file.execute(f"ALTER TABLE namespace DROP COLUMN {later}")
         file.execute("PRAGMA user_version = 1")

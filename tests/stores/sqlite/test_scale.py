@@ -184,7 +184,7 @@ COUNT_EVERYTHING = {
     "trashed_records",
 }
 SORT_A_PAGE = {"claimable", "lapsed"}  # each of their branches reads no more than a page
-SORT_THE_HISTORY = {"history", "history_of"}  # which is bounded
+SORT_THE_HISTORY = {"history", "history_of", "history_under", "oldest_entry"}  # which is bounded
 ONE_ROW = {"sequence", "save_sequence"}
 STATEMENTS: dict[str, str] = vars(SQL)
 
