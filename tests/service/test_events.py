@@ -99,9 +99,9 @@ def between_two_looks(service: Service) -> Iterator[None]:
     store, over = service.digests.store, threading.Event()
     plain = store.history
 
-    def history(timeline: str | None, *, limit: int) -> list[HistoryEntry]:
+    def history(timeline: str | None, *, limit: int, prefix: str = "") -> list[HistoryEntry]:
         assert over.wait(20)
-        return plain(timeline, limit=limit)
+        return plain(timeline, limit=limit, prefix=prefix)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "history", history)
