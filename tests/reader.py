@@ -12,5 +12,5 @@ def read(digests: Digests, leases: Sequence[Lease], *, now: float | None = None)
     """Return the digests as they are stored; `is_lost` marks those whose lease is gone."""
     at = None if now is None else to_millis(now)
     attempts = [Attempt(lease, digests.policy, store=digests.store, now=lambda: at) for lease in leases]
-    contents.read(digests.store, attempts, room=Room())
+    contents.read(digests.store, attempts, room=Room(), sealer=digests._sealer)
     return attempts

@@ -108,7 +108,7 @@ def test_the_size_of_a_stored_value_is_that_of_its_json(codec: str) -> None:
     assert Sealer("json").decoded_size(b"-" + sealer.seal(value)) == decoded_size(text)
 
 
-def test_a_stored_value_that_is_damaged_or_of_a_codec_of_ones_own_counts_as_its_bytes() -> None:
+def test_a_stored_value_that_is_damaged_or_of_a_codec_of_ones_own_counts_by_its_bytes() -> None:
     class Own:
         name = "own"
 
@@ -118,7 +118,7 @@ def test_a_stored_value_that_is_damaged_or_of_a_codec_of_ones_own_counts_as_its_
         def decode(self, payload: bytes) -> object:
             return json.loads(payload)
 
-    assert Sealer(Own()).decoded_size(b"own [[],[]]") == len(b"own [[],[]]")
+    assert Sealer(Own()).decoded_size(b"own [[],[]]") == 4 * len(b"own [[],[]]")
     assert Sealer("json").decoded_size(b"zstd/1 damaged") == len(b"zstd/1 damaged")
     assert Sealer("json").decoded_size(b"unknown [[],[]]") == len(b"unknown [[],[]]")
 

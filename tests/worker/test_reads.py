@@ -48,7 +48,7 @@ def test_what_is_read_one_by_one_fits_into_the_room_too() -> None:
     for number in range(5):
         digests.add(f"t{number}", "x" * 1000, now=T)
 
-    page = digests.attempts(T).claim(10, room=Room(memory=2500))
+    page = digests.attempts(T).claim(10, room=Room(memory=10_000))
 
     assert len(page.attempts) == 2  # the third would not fit
     assert {verdict.reason for _, verdict in page.judged} == {"the worker holds enough records"}
