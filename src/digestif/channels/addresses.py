@@ -76,7 +76,8 @@ def public_socket(address_info: AddressInfo) -> socket.socket:
 
 
 def refuse_unless_public(address: str) -> None:
-    if not is_public(address):
+    """Raise AddressRefused unless this is a public address, in the usual form: 127.1 may lead anywhere."""
+    if not is_address(address) or not is_public(address):
         raise AddressRefused(f"{address} is not a public address")
 
 

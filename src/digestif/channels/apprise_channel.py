@@ -141,7 +141,7 @@ def from_dsn(dsn: Dsn) -> AppriseChannel:
 
 
 def _refuse_local(service: Any) -> None:
-    """Raise ConfigError for the log, the desktop or a device of this computer, and for a file that is attached.
+    """Raise ConfigError for the log, the desktop or a device of this computer, and for a file of it in the URL.
 
     Only such services can be named by their scheme alone: others need an address or a token.
     """

@@ -80,8 +80,8 @@ class RouteHandler:
     async def _recipient(self, attempt: Attempt) -> str:
         """The recipient in normal form, if the reader wants it.
 
-        Raises Discard if the timeline of a normal form is switched off, and DeliveryFailed while that is paused: both
-        spellings reach the same reader.
+        Raises Discard if the timeline of a normal form is switched off, and DeliveryFailed while that is paused:
+        another spelling reaches the same reader.
         """
         asked = await self._asked(self.route.to, lambda: self.route.recipient(attempt.timeline))
         recipient = check_recipient(asked)
