@@ -216,8 +216,9 @@ async def name_tenants(service: Service) -> None:
     """Let the store note the prefixes of tokens, from the start on and after each reload; its worker may not run."""
     warned: Settings | None = None
     while True:
-        settings, store = service.settings, service.digests.store
-        named = (await service.in_thread(store.tenants)).named
+        settings, named = service.settings, dict[str, int]()
+        with suppress(StoreError):
+            named = (await service.in_thread(service.digests.store.tenants)).named
         beyond = {token.prefix for token in settings.tokens} - named.keys() - {""}
         if beyond and len(named) >= MOST_TENANTS and settings is not warned:
             logger.warning(

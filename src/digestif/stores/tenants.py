@@ -55,7 +55,8 @@ class TenantsNote:
         while True:
             noted = self._store.note(0, TENANTS_NOTE)
             named = _named(noted)
-            missing = [prefix for prefix in self._wanted if prefix not in named][: MOST_TENANTS - len(named)]
+            room = max(0, MOST_TENANTS - len(named))
+            missing = [prefix for prefix in self._wanted if prefix not in named][:room]
             if not missing:
                 return Tenants(named)
             named |= dict.fromkeys(missing, self._time_of_naming())
