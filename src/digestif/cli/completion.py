@@ -40,12 +40,12 @@ class LineComplete(BashComplete):
         begins_new = len(split_arg_string(_told("COMP_LINE") + "x")) > len(words)
         return (words[1:], "") if begins_new or len(words) < 2 else (words[1:-1], words[-1])
 
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+    def get_completions(self, args: list[str], incomplete: str) -> "list[CompletionItem[Any]]":
         """Without names that would do something when they are typed: others may have chosen them."""
         is_safe = _is_safe_in_quotes if _is_in_quotes(_told("COMP_LINE")) else str.isprintable
         return [item for item in super().get_completions(args, incomplete) if is_safe(str(item.value))]
 
-    def format_completion(self, item: CompletionItem[Any]) -> str:
+    def format_completion(self, item: "CompletionItem[Any]") -> str:
         value = str(item.value)
         if _is_in_quotes(_told("COMP_LINE")):
             return f"{item.type},{value}"
