@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from digestif import Digests
+from digestif.dsn import redacted
 from digestif.stores.postgres import migrations
 from digestif.testing.servers import free_port
 from tests.cli.runner import Run, is_one_line
@@ -151,7 +152,7 @@ def test_the_sql_can_be_applied_by_somebody_else(
 def test_programs_get_the_same_facts(run: Run, url: str, older: int) -> None:
     newer = older + 1
     numbers = {"from": older, "to": newer, "oldest_from": OLDEST, "oldest_to": OLDEST}
-    facts = {"store": url, "schema": "digestif", **numbers, "migrations": [newer], "sequences_lag": False}
+    facts = {"store": redacted(url), "schema": "digestif", **numbers, "migrations": [newer], "sequences_lag": False}
 
     assert run("migrate", url, "--dry-run", "--json").json == {**facts, "applied": False}
     told = json.loads(run("migrate", url, "--sql", "--json").out)

@@ -1,5 +1,6 @@
 """A service under a real server on a free port of loopback, and a client that changes nothing of what it is given."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -121,7 +122,10 @@ def served(service: Service, **options: Any) -> Iterator[Client]:
 def serving(
     store: str = "memory://", settings: Settings | None = None, **engine: Any
 ) -> Iterator[tuple[Client, Service]]:
-    """A service with an engine of its own."""
+    """A service with an engine of its own, which is closed in the end."""
     service = Service(settings or settings_with(), AsyncDigests(store, **engine))
-    with served(service) as client:
-        yield client, service
+    try:
+        with served(service) as client:
+            yield client, service
+    finally:
+        asyncio.run(service.digests.close())

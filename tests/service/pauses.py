@@ -9,6 +9,8 @@ from time import thread_time
 
 import pytest
 
+from digestif.cli.serve import YOUNG_OBJECTS
+
 MOST = 0.020  # seconds that one client may keep the event loop
 
 
@@ -32,7 +34,7 @@ def measured() -> Iterator[Pauses]:
     """Measure each callback of event loops in other threads than the caller's.
 
     Start the service inside: `with measured() as pauses, serving() as (client, _): ...`, then
-    `assert pauses.longest < MOST, pauses`. Objects of earlier tests do not count as garbage to look through.
+    `assert pauses.longest < MOST, pauses`.
     """
     pauses, caller, run = Pauses(), threading.get_ident(), asyncio.Handle._run
 
@@ -44,11 +46,20 @@ def measured() -> Iterator[Pauses]:
         run(handle)
         pauses.note(thread_time() - before, callback)
 
+    with tidied_up(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.Handle, "_run", measured_run)
+        yield pauses
+
+
+@contextmanager
+def tidied_up() -> Iterator[None]:
+    """Collect garbage as `digestif serve` does: objects of earlier tests are not looked through."""
+    thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio.Handle, "_run", measured_run)
-        try:
-            yield pauses
-        finally:
-            gc.unfreeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

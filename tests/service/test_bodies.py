@@ -2,6 +2,7 @@
 
 import sys
 import tracemalloc
+from contextlib import suppress
 from time import thread_time
 from types import FrameType
 
@@ -15,7 +16,7 @@ from digestif.service.settings import Limits
 from digestif.service.turns import finished
 from digestif.stores.codec import Sealer
 from tests.service.harness import Client, Reply, serving
-from tests.service.pauses import MOST, measured
+from tests.service.pauses import MOST, measured, tidied_up
 
 BODY = (8 << 20) - 1000
 VALUE = 250 << 10
@@ -132,24 +133,25 @@ class Calls:
             self.longest, self.name = took, getattr(function, "__qualname__", repr(function))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("form", "name", "body", "status"), CASES, ids=IDS)
 def test_no_call_keeps_the_interpreter_while_a_body_is_read(form: Form, name: str, body: bytes, status: int) -> None:
     """A thread that makes short calls lets the event loop run every few milliseconds."""
     del name, status
     calls = Calls()
     seal = Sealer("json", limit=1 << 20).seal
-    sys.setprofile(calls)
-    try:
-        for addition in finished(additions(body, form, "t", Limits())):
-            seal(addition.value)
-    except Problem:
-        pass
-    finally:
-        sys.setprofile(None)
+    with tidied_up(), suppress(Problem):
+        sys.setprofile(calls)
+        try:
+            for addition in finished(additions(body, form, "t", Limits())):
+                seal(addition.value)
+        finally:
+            sys.setprofile(None)
 
     assert calls.longest < MOST, calls.name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("form", "name", "body", "status"), CASES, ids=IDS)
 def test_a_body_takes_little_more_memory_than_its_bytes(form: Form, name: str, body: bytes, status: int) -> None:
     del name, status

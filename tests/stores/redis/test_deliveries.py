@@ -176,7 +176,7 @@ def test_no_more_is_kept_of_what_was_read_along_than_there_is_room_for() -> None
         digests.handler("*")(lambda digest: None)
         digests.add_many([(f"t{number}", "x" * 2000) for number in range(40)])
 
-        page = digests.attempts().claim(40, room=Room(memory=20_000))
+        page = digests.attempts().claim(40, room=Room(memory=80_000))
 
         assert 5 <= len(page.attempts) <= 12
         assert len(page.attempts) + len(page.judged) == 40
