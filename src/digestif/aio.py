@@ -123,7 +123,8 @@ class AsyncDigests:
             await asyncio.wait([asyncio.wrap_future(each) for each in returning])
         await self._in_thread(self._digests.close)
         self._closed = True
-        self._threads.shutdown(wait=False)
+        for threads in (self._threads, self._adding):
+            threads.shutdown(wait=False)
 
     async def __aenter__(self) -> "AsyncDigests":
         return self
@@ -136,17 +137,21 @@ class AsyncDigests:
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self._submit(call))
 
-    def _submit(self, call: Callable[[], T]) -> Future[T]:
-        """Let a thread make a call. It is made even if the event loop ends meanwhile."""
+    def _submit(self, call: Callable[[], T], *, adds: bool = False) -> Future[T]:
+        """Let a thread make a call. It is made even if the event loop ends before.
+
+        Adds have threads of their own, so that they never wait for calls that read much.
+        """
         if self._closed:
             raise StoreUnavailable("this AsyncDigests is closed")
         if self._process != os.getpid():  # a fork does not copy threads
             self._renew_threads()
-        return self._threads.submit(call)
+        return (self._adding if adds else self._threads).submit(call)
 
     def _renew_threads(self) -> None:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif")
+        self._adding = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif-adds")
         self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, _AddGate]] = WeakKeyDictionary()
 
     @property
@@ -536,7 +541,8 @@ class _AddGate:
         failure: Exception | None
         long = asyncio.get_running_loop().call_later(_LONG, self._leave_behind)
         try:
-            results = await self._owner._in_thread(partial(self._owner._digests._accept, arrivals, now=page[0][1]))
+            accept = partial(self._owner._digests._accept, arrivals, now=page[0][1])
+            results = await asyncio.wrap_future(self._owner._submit(accept, adds=True))
         except Exception as error:  # noqa: BLE001  # raised in each caller whose record may not have been accepted
             known = getattr(error, "answers", None) or [None] * len(page)
             results = [None if ready is None else Accepted(ready=ready) for ready in known]

@@ -6,10 +6,10 @@ than history holds: clients come again and resume where history reaches.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -23,6 +23,8 @@ from digestif.service.api.shapes import ledger_answer
 from digestif.service.security.authentication import principal_of
 from digestif.service.service import Service
 from digestif.stores.base import HISTORY_LIMIT
+
+T = TypeVar("T")
 
 INTERVAL = 1.0  # seconds between two looks at the store
 HEARTBEAT = 15.0  # seconds between signs of life
@@ -93,6 +95,27 @@ class Client:
             self.queue.put_nowait(None)
 
 
+class SharedRead(Generic[T]):
+    """A read of the store that all clients share who ask before it begins: many may come together."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
+        self._read = read
+        self._under_way: asyncio.Task[T] | None = None
+        self._next: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        """Return what a read found that began after this call."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._read_after(self._under_way))
+        return await asyncio.shield(self._next)
+
+    async def _read_after(self, before: "asyncio.Task[T] | None") -> T:
+        if before is not None:
+            await asyncio.wait([before])
+        self._under_way, self._next = self._next, None
+        return await self._read()
+
+
 class Places:
     """The streams of one process: a token has at most `limits.streams` of them, whatever others have.
 
@@ -141,6 +164,8 @@ class Hub:
         self._poller: asyncio.Task[None] | None = None
         self._view: View | None = None
         self._feed: DigestFeed | None = None
+        self._histories = SharedRead(lambda: service.digests.history(limit=HISTORY_LIMIT))
+        self._looks = SharedRead(self._look)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -164,8 +189,8 @@ class Hub:
     async def listen(self, client: Client, last: str | None) -> AsyncGenerator[bytes, None]:
         """Events for one client: first how things stand, then what changes."""
         is_history_needed = last is not None or client.begins_after is None
-        history = await self._service.digests.history(limit=HISTORY_LIMIT) if is_history_needed else []
-        view = await self._look()
+        history = await self._histories.get() if is_history_needed else []
+        view = await self._looks.get()
         self._begin(history, view)
         behind = missed(history, last)
         for start in range(0, len(behind), ENCODED_TOGETHER):
