@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
 from digestif.ids import fresh_id
@@ -321,9 +322,23 @@ class Callers:
             time.sleep(PAUSE)
 
 
+class Receiver(BaseHTTPRequestHandler):
+    """Takes the digests of hostile timelines, and answers some of them with an error."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(random.choice((204, 204, 204, 500)))
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Quietly."""
+
+
 def main() -> None:
-    port, seconds, seed = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    """Call a service at a port for some seconds, with a seed and tokens; take its digests at another port."""
+    port, seconds, seed, own_port = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[5])
     os.nice(NICENESS)
+    threading.Thread(target=ThreadingHTTPServer(("127.0.0.1", own_port), Receiver).serve_forever, daemon=True).start()
     callers = Callers(port, json.loads(sys.argv[4]), seed=seed)
     callers.run(seconds)
     sys.stdout.write(json.dumps({"steps": callers.steps, "failed": callers.failed}))

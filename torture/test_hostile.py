@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from typing import NamedTuple
 import pytest
 
 from digestif.service.settings import Scope, Token
+from digestif.testing.servers import free_port
 from tests.service.harness import Client, token_of
 from tests.service.programs import Program, started
 from tests.transfer.stores import dsn_of
@@ -39,17 +41,19 @@ MOST_RSS = 300  # MiB, of the service and its children
 COOL_DOWN = 2.0  # seconds, by the policy of the well-behaved client
 LATE = 5.0  # seconds beyond it: a worker's look at the store, and the delivery itself
 SETTLED = 60.0  # seconds for the last digests, once the hostile callers are gone
+SECRET = f"whsec_{'A' * 32}"
 FILE = """
 store = "STORE"
 [limits]
 timelines = 3000
+rate = 40
 [[routes]]
 pattern = "good:*"
 channel = "CHANNEL"
 policy = "minimum=2s,increment=0s,maximum=2s"
 [[routes]]
 pattern = "evil:*"
-channel = "file://./evil"
+channel = "webhook+http://127.0.0.1:EVIL/?secret=SECRET&allow_private=yes"
 policy = "minimum=1m,increment=0s,maximum=1m,capacity=50"
 """
 
@@ -82,7 +86,7 @@ class Receiver:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.dsn = f"webhook+http://127.0.0.1:{self._server.server_port}/?secret=whsec_{'A' * 32}&allow_private=yes"
+        self.dsn = f"webhook+http://127.0.0.1:{self._server.server_port}/?secret={SECRET}&allow_private=yes"
 
     def close(self) -> None:
         self._server.shutdown()
@@ -180,16 +184,19 @@ class Scene(NamedTuple):
     client: Client
     receiver: Receiver
     texts: dict[str, str]  # tokens by name
+    evil: int  # the port at which hostile callers take their digests
 
 
 @pytest.fixture(params=["sqlite", "redis", "postgres"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     with dsn_of(request.param, tmp_path) as store, received() as receiver:
         texts, entries = tokens()
-        text = FILE.replace("STORE", store).replace("CHANNEL", receiver.dsn) + "".join(map(table, entries))
+        evil = free_port()
+        filled = {"STORE": store, "CHANNEL": receiver.dsn, "EVIL": str(evil), "SECRET": SECRET}
+        text = reduce(lambda done, pair: done.replace(*pair), filled.items(), FILE) + "".join(map(table, entries))
         (tmp_path / "digestif.toml").write_text(text)
         with started(tmp_path) as (program, client):
-            yield Scene(program, client, receiver, texts)
+            yield Scene(program, client, receiver, texts, evil)
 
 
 @contextmanager
@@ -207,7 +214,8 @@ def test_a_well_behaved_client_hardly_notices_hostile_ones(scene: Scene, capfd: 
     memory = Memory(scene.program.process.pid)
     quiet = good.run(QUIET)
     command = [sys.executable, "-m", "torture._hostile", str(scene.client.port), str(SECONDS), str(SEED)]
-    with subprocess.Popen([*command, json.dumps(scene.texts)], cwd=ROOT, stdout=subprocess.PIPE, text=True) as hostile:
+    command += [json.dumps(scene.texts), str(scene.evil)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as hostile:
         loaded = good.run(SECONDS)
         said = hostile.communicate()[0]
     wait_for_all(scene.receiver, good)

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from digestif.core.records import HistoryEntry
+from digestif.digests import Digests
 from digestif.errors import DigestifError
 from digestif.service.api.digest_feed import RECENT, DigestFeed, latest_of, missed, number_of
 from digestif.service.api.fields import Key, given
@@ -164,7 +165,7 @@ class Hub:
         self._poller: asyncio.Task[None] | None = None
         self._view: View | None = None
         self._feed: DigestFeed | None = None
-        self._histories = SharedRead(lambda: service.digests.history(limit=HISTORY_LIMIT))
+        self._histories = SharedRead(lambda: service.ask(_numbered_history))
         self._looks = SharedRead(self._look)
 
     def __len__(self) -> int:
@@ -189,7 +190,7 @@ class Hub:
     async def listen(self, client: Client, last: str | None) -> AsyncGenerator[bytes, None]:
         """Events for one client: first how things stand, then what changes."""
         is_history_needed = last is not None or client.begins_after is None
-        history = await self._histories.get() if is_history_needed else []
+        history, sent = await self._histories.get() if is_history_needed else ([], frozenset[str]())
         view = await self._looks.get()
         self._begin(history, view)
         behind = missed(history, last)
@@ -200,7 +201,6 @@ class Hub:
             yield event.data
         if last is None:
             yield mark(client.begins_after or latest_of(history)) + b"\n"
-        sent = {number_of(each) for each in history}
         del history, behind  # which would be kept as long as the client listens
         while (following := await self._next(client)) is not None:
             if following.digest is None or following.digest not in sent:
@@ -262,6 +262,12 @@ class Hub:
         }
         timelines = {each: encode(await digests.timeline(each)) for each in watched}
         return View({name: encode(part) for name, part in parts.items()}, timelines)
+
+
+def _numbered_history(digests: Digests) -> tuple[list[HistoryEntry], frozenset[str]]:
+    """The history, and the numbers of its digests."""
+    found = digests.history(limit=HISTORY_LIMIT)
+    return found, frozenset(map(number_of, found))
 
 
 def _standing(view: View, timeline: str | None) -> list[Event]:
