@@ -13,7 +13,6 @@ from digestif.events.engine import Added, Dropped
 from digestif.intake.arrivals import Intake
 from digestif.intake.policies import Policies
 from digestif.stores.base import (
-    PAGE_BYTES,
     PAGE_RECORDS,
     PAGE_TIMELINES,
     Accepted,
@@ -21,6 +20,8 @@ from digestif.stores.base import (
     Store,
     weight_of_adds,
 )
+
+ADDED_BYTES = 1 << 20  # of payloads in one call that adds: others who add wait for it
 
 
 class Additions:
@@ -181,21 +182,21 @@ def acceptance(arrival: Arrival, answer: Accepted) -> Acceptance:
 
 
 def pages_of(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
-    """The records of many, in pages for one store call each: at most PAGE_RECORDS, and PAGE_BYTES."""
+    """The records of many, in pages for one store call each: at most PAGE_RECORDS, and ADDED_BYTES."""
     for start in range(0, len(arrivals), PAGE_RECORDS):
         page = arrivals[start : start + PAGE_RECORDS]
-        if weight_of_adds(page) <= PAGE_BYTES:
+        if weight_of_adds(page) <= ADDED_BYTES:
             yield page
         else:
             yield from _light_pages(page)
 
 
 def _light_pages(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
-    start, room = 0, PAGE_BYTES
+    start, room = 0, ADDED_BYTES
     for place, arrival in enumerate(arrivals):
         if room < len(arrival.payload) and place > start:
             yield arrivals[start:place]
-            start, room = place, PAGE_BYTES
+            start, room = place, ADDED_BYTES
         room -= len(arrival.payload)
     yield arrivals[start:]
 

@@ -106,6 +106,20 @@ def test_more_requests_than_a_token_may_make_are_refused_for_a_while() -> None:
         assert client.by(other).get("/v1/ledger").status == 200
 
 
+def test_a_long_body_counts_as_many_requests_of_its_token() -> None:
+    (long, one), (other, two) = token_of("long"), token_of("other")
+    with serving(settings=settings_with(one, two, limits=Limits(rate=10))) as (client, _):
+        assert client.by(long).add("t", "x" * (200 << 10)).status == 202
+        assert client.by(long).get("/v1/ledger").status == 200
+        assert client.by(long).post("/v1/records", b" " * (4 << 20) + b"[]").status == 202
+
+        refused = client.by(long).get("/v1/ledger")
+
+        assert refused.status == 429
+        assert 4 <= int(refused.headers["retry-after"]) <= 8  # 64 requests at ten a second
+        assert client.by(other).get("/v1/ledger").status == 200
+
+
 def nested(depth: int) -> bytes:
     return b'{"value":' + b"[" * depth + b"]" * depth + b"}"
 

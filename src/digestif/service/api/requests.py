@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from digestif.service.api.bodies import decoded, read_body, wrong_shape
 from digestif.service.api.problems import CONTENT_TYPE, Fault, Problem
+from digestif.service.security.rates import COUNTED_BYTES
 from digestif.service.security.tokens import Principal
 from digestif.service.service import Service
 
@@ -52,7 +53,10 @@ class Request:
     async def body(self, most: int | None = None) -> bytes:
         """The whole body. 413 if it is longer than is allowed: by the settings, and by the request's own limit."""
         allowed = self.service.settings.limits.body
-        return await read_body(self.headers, self.receive, most=allowed if most is None else min(most, allowed))
+        body = await read_body(self.headers, self.receive, most=allowed if most is None else min(most, allowed))
+        if len(body) >= COUNTED_BYTES:
+            self.service.rates.charge_body(self.principal.name, len(body))
+        return body
 
     async def json(self, decoder: "msgspec.json.Decoder[T]") -> T:
         """The body as a value of the decoder's type, for requests that say little."""

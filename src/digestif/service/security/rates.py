@@ -5,6 +5,7 @@ from collections import OrderedDict
 from digestif.clock import monotonic
 
 MOST_CALLERS = 10_000
+COUNTED_BYTES = 64 << 10  # of a body that count as one more request
 
 
 class Rates:
@@ -27,3 +28,9 @@ class Rates:
         if len(self._buckets) > MOST_CALLERS:
             self._buckets.popitem(last=False)
         return 0.0 if is_admitted else (1 - left) / self._rate
+
+    def charge_body(self, caller: str, size: int) -> None:
+        """Count the body of a request that was made: a long one is paid for before the next request."""
+        if self._rate and caller in self._buckets:
+            left, at = self._buckets[caller]
+            self._buckets[caller] = (left - size // COUNTED_BYTES, at)
