@@ -571,7 +571,13 @@ def test_an_explanation_has_no_reply_to_a_digest_of_others(monkeypatch: pytest.M
 @contextmanager
 def explained_outage(monkeypatch: pytest.MonkeyPatch, **facts: Any) -> Iterator[Tenants]:
     """A service whose channel is down."""
-    known: dict[str, Any] = {"channel": "mail", "reason": "no answer", "since": 1.0, "next_probe": 2.0, "patterns": ("*",)}
+    known: dict[str, Any] = {
+        "channel": "mail",
+        "reason": "no answer",
+        "since": 1.0,
+        "next_probe": 2.0,
+        "patterns": ("*",),
+    }
     outage = ChannelOutage(**known | facts)
     with tenants_on("memory://") as tenants:
         explain = tenants.service.digests.explain
