@@ -6,6 +6,7 @@ from digestif import Digests, Fate
 from digestif.clock import monotonic
 from digestif.core.tenants import LEARNED_WITHIN, MOST_TENANTS
 from digestif.core.times import to_seconds
+from digestif.errors import Overloaded
 from digestif.stores.base import HISTORY_LIMIT, PAGE_TIMELINES, Completion, Store
 from digestif.stores.documents import EVICTED, Bounds, Document
 from digestif.stores.tenants import TENANTS_NOTE, TenantsNote
@@ -67,6 +68,10 @@ def pass_time(monkeypatch: pytest.MonkeyPatch, millis: int) -> None:
     """Let the clock by which notes are read again go on."""
     later = monotonic() + to_seconds(millis)
     monkeypatch.setattr(f"{TenantsNote.__module__}.monotonic", lambda: later)
+
+
+def _refuse(*_: object) -> bool:
+    raise Overloaded("the disk is full")
 
 
 class TenantRings(Suite):
@@ -276,6 +281,21 @@ class TenantRings(Suite):
             name(store, prefixes)
 
         assert store.tenants().rings == ("", "a:", "b:")
+
+    def test_prefixes_that_cannot_be_added_leave_those_that_are_named(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Fact 88. A process that can read the store but not write it files by what others have named."""
+        name(store, ["a:"])
+        other = TenantsNote(store)
+        other.name(["b:"])
+
+        with monkeypatch.context() as while_full:
+            while_full.setattr(store, "swap_note", _refuse)
+            assert other.tenants().rings == ("", "a:")
+
+        pass_time(monkeypatch, LEARNED_WITHIN)
+        assert other.tenants().rings == ("", "a:", "b:")
 
     def test_there_is_a_bounded_number_of_rings(self, store: Store) -> None:
         """Fact 88. Timelines of prefixes beyond it share the ring of the rest."""
