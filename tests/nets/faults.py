@@ -1043,9 +1043,17 @@ TENANTS = [
     Fault(
         says="a full ring of documents pushes out the oldest of all rings",
         file="stores/memory.py",
-        old="return next((row for row in found if row.document.ring == ring), None)",
+        old="return next((row for row in found if ring in (None, row.document.ring)), None)",
         new="return next(found, None)",
         directed="test_documents_of_a_ring_push_out_only_each_other",
+        model=False,
+    ),
+    Fault(
+        says="documents that are too old stay until their own ring is written again",
+        file="stores/rows/documents.py",
+        old="ring if is_full else None)",
+        new="ring)",
+        directed="test_documents_that_are_too_old_leave_every_ring",
         model=False,
     ),
     Fault(

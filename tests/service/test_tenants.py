@@ -547,8 +547,38 @@ def test_what_concerns_all_timelines_is_refused_to_a_prefix(path: str) -> None:
 
 
 def test_an_explanation_names_no_patterns_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns = ("*", "a:*", "b:*")
-    outage = ChannelOutage(channel="mail", reason="no answer", since=1.0, next_probe=None, patterns=patterns)
+    with explained_outage(monkeypatch, patterns=("*", "a:*", "b:*")) as tenants:
+        shown = [
+            client.get("/v1/timelines/a%3A1/explain").json()["outage"]["patterns"]
+            for client in (tenants.a, tenants.operator)
+        ]
+
+    assert shown == [["*", "a:*"], ["*", "a:*", "b:*"]]
+
+
+def test_an_explanation_has_no_reply_to_a_digest_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fact 88. The reason of an outage may name the recipient whose digest met it, on the dashboard too."""
+    with explained_outage(monkeypatch, reason="421 <bob@b.example>: shutting down") as tenants:
+        shown = [
+            (client.get("/v1/timelines/a%3A1/explain").body, tenants.visitor(client).get("/timeline?key=a%3A1").body)
+            for client in (tenants.a, tenants.operator)
+        ]
+
+    assert [[b"bob@b.example" in text for text in texts] for texts in shown] == [[False, False], [True, True]]
+    assert all(b"is unavailable since" in page for _, page in shown)
+
+
+@contextmanager
+def explained_outage(monkeypatch: pytest.MonkeyPatch, **facts: Any) -> Iterator[Tenants]:
+    """A service whose channel is down."""
+    known: dict[str, Any] = {
+        "channel": "mail",
+        "reason": "no answer",
+        "since": 1.0,
+        "next_probe": 2.0,
+        "patterns": ("*",),
+    }
+    outage = ChannelOutage(**known | facts)
     with tenants_on("memory://") as tenants:
         explain = tenants.service.digests.explain
 
@@ -556,12 +586,7 @@ def test_an_explanation_names_no_patterns_of_others(monkeypatch: pytest.MonkeyPa
             return replace(await explain(timeline), outage=outage)
 
         monkeypatch.setattr(tenants.service.digests, "explain", explained)
-        shown = [
-            client.get("/v1/timelines/a%3A1/explain").json()["outage"]["patterns"]
-            for client in (tenants.a, tenants.operator)
-        ]
-
-    assert shown == [["*", "a:*"], ["*", "a:*", "b:*"]]
+        yield tenants
 
 
 # The audit log

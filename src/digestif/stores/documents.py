@@ -9,7 +9,7 @@ from typing import NamedTuple
 from digestif.core.times import Millis
 
 DOCUMENTS_PAGE = 200  # that one call gives
-EVICTED = 1000  # that one call removes
+EVICTED = 1000  # that one call removes at most
 
 
 class Document(NamedTuple):
@@ -42,7 +42,8 @@ class Documents(ABC):
         With `replace` the document takes the place of the one that is there; given as bytes, only of one with this
         body, and if there is none, the answer is False. Without `now` the time is that of the commit, however long
         the store was waited for. A document that is larger than all bytes of the bounds is not kept, and removes all
-        others of its ring. One that replaces a document of another ring leaves that ring.
+        others of its ring. One that replaces a document of another ring leaves that ring. Of the documents that are too
+        old, whatever their ring, the oldest are removed.
         """
 
     @abstractmethod

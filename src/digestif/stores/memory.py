@@ -535,9 +535,9 @@ class MemoryRows(NeverDamaged):
         self._note(self._documents, place)
         del self._documents[place]
 
-    def oldest_document(self, collection: str, ring: str) -> DocumentRow | None:
+    def oldest_document(self, collection: str, ring: str | None) -> DocumentRow | None:
         found = (row for row in self._documents.values() if row.collection == collection)
-        return next((row for row in found if row.document.ring == ring), None)
+        return next((row for row in found if ring in (None, row.document.ring)), None)
 
     def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
         found = (row for row in reversed(self._documents.values()) if row.collection == collection)

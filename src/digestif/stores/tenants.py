@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from digestif.stores.base import Store
 
 TENANTS_NOTE = "tenants"  # in partition 0: prefixes, and when each was named
+AWAY = (StoreUnavailable, Overloaded, Unreadable)  # other errors, such as a raised schema, are for the caller
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, int]).decode
@@ -33,14 +34,14 @@ class TenantsNote:
     def tenants(self) -> Tenants:
         """Return the named prefixes; the note is read once in half of LEARNED_WITHIN.
 
-        While the note can't be read, or written with wanted prefixes, those known before stay in force.
+        While the note can't be read, those known before stay in force.
         """
         known = self._known
         if known is None or monotonic() >= self._good_until:
             self._good_until = monotonic() + to_seconds(LEARNED_WITHIN) / 2
             try:
                 known = self._with_wanted()
-            except (StoreUnavailable, Overloaded, Unreadable):  # others, such as a raised schema, are for the caller
+            except AWAY:
                 known = known or Tenants()
             self._known = known
         return known
@@ -51,7 +52,7 @@ class TenantsNote:
         self._good_until = -inf
 
     def _with_wanted(self) -> Tenants:
-        """Read the note, and add the wanted prefixes that it lacks. Prefixes of other processes stay."""
+        """Read the note, and add the wanted prefixes that it lacks, if it can be written. Those of others stay."""
         while True:
             noted = self._store.note(0, TENANTS_NOTE)
             named = _named(noted)
@@ -59,9 +60,13 @@ class TenantsNote:
             missing = [prefix for prefix in self._wanted if prefix not in named][:room]
             if not missing:
                 return Tenants(named)
-            named |= dict.fromkeys(missing, self._time_of_naming())
-            if self._store.swap_note(0, TENANTS_NOTE, noted, _encode(named)):
+            try:
+                more = named | dict.fromkeys(missing, self._time_of_naming())
+                is_written = self._store.swap_note(0, TENANTS_NOTE, noted, _encode(more))
+            except AWAY:
                 return Tenants(named)
+            if is_written:
+                return Tenants(more)
 
     def _time_of_naming(self) -> Millis:
         """Return the time; 0 in a namespace that has accepted nothing, so that nothing was filed elsewhere before."""

@@ -21,6 +21,7 @@ from digestif.stores.damage import Unreadable
 TIMELINES_READ = 500  # in one call, where some are passed over
 LETTERS_READ = 500
 SLICES = 20  # calls in one request
+UNNAMED = "it does not answer"  # in place of the reason of an outage
 
 
 class LettersPage(NamedTuple):
@@ -128,10 +129,14 @@ async def reached_message(service: Service, principal: Principal, digest_id: str
 
 
 async def explanation(service: Service, principal: Principal, timeline: str) -> Explanation:
-    """Why a timeline is due when it is. To a principal with a prefix an outage names no patterns of others."""
+    """Why a timeline is due when it is.
+
+    To a principal with a prefix an outage names no patterns of others, and no reason: that is what the channel said of
+    a digest of anybody, such as a reply with an address.
+    """
     found = await service.digests.explain(timeline)
     outage = found.outage
     if outage is None or not principal.prefix:
         return found
     own = tuple(pattern for pattern in outage.patterns if stars(pattern, timeline) is not None)
-    return replace(found, outage=replace(outage, patterns=own))
+    return replace(found, outage=replace(outage, patterns=own, reason=UNNAMED))

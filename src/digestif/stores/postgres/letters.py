@@ -189,8 +189,10 @@ class PostgresLetters(PostgresSlots):
     def remove_document(self, row: DocumentRow) -> None:
         self._save(SQL.remove_document, (row.number,))
 
-    def oldest_document(self, collection: str, ring: str) -> DocumentRow | None:
-        return next(iter(self._documents(SQL.oldest_document, collection.encode(), ring.encode())), None)
+    def oldest_document(self, collection: str, ring: str | None) -> DocumentRow | None:
+        if ring is None:
+            return next(iter(self._documents(SQL.oldest_document, collection.encode())), None)
+        return next(iter(self._documents(SQL.oldest_document_of_ring, collection.encode(), ring.encode())), None)
 
     def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
         if timeline is None:

@@ -616,8 +616,12 @@ RETURNING pg_current_xact_id()::text
 DELETE FROM document WHERE number = %s
 RETURNING pg_current_xact_id()::text
 
--- Without its body, which may be large.
+-- Without its body, which may be large; so is the next one.
 -- name: oldest_document
+SELECT number, collection, expires, octet_length(body), key, ''::bytea, timeline, at, ring FROM document
+WHERE namespace = %s AND collection = %s ORDER BY number LIMIT 1
+
+-- name: oldest_document_of_ring
 SELECT number, collection, expires, octet_length(body), key, ''::bytea, timeline, at, ring FROM document
 WHERE namespace = %s AND collection = %s AND ring = %s ORDER BY number LIMIT 1
 

@@ -34,10 +34,11 @@ def _may_keep(there: bytes | None, replace: bool | bytes) -> bool:
 
 
 def _evict(rows: Rows, collection: str, ring: str, bounds: Bounds, *, now: Millis) -> None:
+    """Remove the oldest of a ring beyond the bounds, then the oldest of all rings that are too old."""
     entries, size = _counts(rows, collection, ring)
     for _ in range(EVICTED):
         is_full = entries > bounds.entries or (bounds.bytes is not None and size > bounds.bytes)
-        oldest = rows.oldest_document(collection, ring)
+        oldest = rows.oldest_document(collection, ring if is_full else None)
         if oldest is None or not (is_full or oldest.expires <= now):
             return
         _remove(rows, [oldest])

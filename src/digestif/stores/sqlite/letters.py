@@ -145,8 +145,10 @@ class SqliteLetters(SqliteSlots):
     def remove_document(self, row: DocumentRow) -> None:
         self._execute(SQL.remove_document, (row.number,))
 
-    def oldest_document(self, collection: str, ring: str) -> DocumentRow | None:
-        return next(iter(self._documents(SQL.oldest_document, collection, ring)), None)
+    def oldest_document(self, collection: str, ring: str | None) -> DocumentRow | None:
+        if ring is None:
+            return next(iter(self._documents(SQL.oldest_document, collection)), None)
+        return next(iter(self._documents(SQL.oldest_document_of_ring, collection, ring)), None)
 
     def newest_documents(self, collection: str, *, timeline: str | None, before: int, limit: int) -> list[DocumentRow]:
         if timeline is None:

@@ -413,8 +413,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: remove_document
 DELETE FROM document WHERE number = ?
 
--- Without its body, which may be large.
+-- Without its body, which may be large; so is the next one.
 -- name: oldest_document
+SELECT number, collection, expires, length(body), key, x'', timeline, at, ring FROM document
+WHERE namespace = ? AND collection = ? ORDER BY number LIMIT 1
+
+-- name: oldest_document_of_ring
 SELECT number, collection, expires, length(body), key, x'', timeline, at, ring FROM document
 WHERE namespace = ? AND collection = ? AND ring = ? ORDER BY number LIMIT 1
 

@@ -6,8 +6,9 @@ from digestif import Digests, Fate
 from digestif.clock import monotonic
 from digestif.core.tenants import LEARNED_WITHIN, MOST_TENANTS
 from digestif.core.times import to_seconds
+from digestif.errors import Overloaded
 from digestif.stores.base import HISTORY_LIMIT, PAGE_TIMELINES, Completion, Store
-from digestif.stores.documents import Bounds, Document
+from digestif.stores.documents import EVICTED, Bounds, Document
 from digestif.stores.tenants import TENANTS_NOTE, TenantsNote
 from digestif.testing.conformance.base import Suite, in_sync_mode_only
 from digestif.testing.conformance.port import (
@@ -55,8 +56,8 @@ def ended(store: Store, timeline: str) -> list[str]:
     return [entry.id for entry in store.history(timeline, limit=HISTORY_LIMIT)]
 
 
-def keep(store: Store, key: str, ring: str, *, bounds: Bounds, body: bytes = b"1") -> None:
-    assert store.keep("shelf", Document(key, body, ring=ring), bounds=bounds, replace=True, now=NOW)
+def keep(store: Store, key: str, ring: str, *, bounds: Bounds, body: bytes = b"1", now: int = NOW) -> None:
+    assert store.keep("shelf", Document(key, body, ring=ring), bounds=bounds, replace=True, now=now)
 
 
 def shelf(store: Store) -> list[str]:
@@ -67,6 +68,10 @@ def pass_time(monkeypatch: pytest.MonkeyPatch, millis: int) -> None:
     """Let the clock by which notes are read again go on."""
     later = monotonic() + to_seconds(millis)
     monkeypatch.setattr(f"{TenantsNote.__module__}.monotonic", lambda: later)
+
+
+def _refuse(*_: object) -> bool:
+    raise Overloaded("the disk is full")
 
 
 class TenantRings(Suite):
@@ -182,6 +187,32 @@ class TenantRings(Suite):
         assert shelf(store) == ["b2", "large", "a4", "r1", "b1"]
         assert store.kept("shelf", "b1", now=NOW) == Document("b1", b"x" * 90, None, NOW, "b:")
 
+    def test_documents_that_are_too_old_leave_every_ring(self, store: Store) -> None:
+        """Fact 74. Whatever ring is written next: a tenant that is quiet or has gone leaves nothing behind."""
+        bounds = Bounds(entries=10, bytes=100, age=100)
+        for key, ring in (("r1", ""), ("a1", "a:"), ("b1", "b:"), ("r2", ""), ("a2", "a:")):
+            keep(store, key, ring, bounds=bounds, body=b"x" * 50)
+        keep(store, "b2", "b:", bounds=bounds, body=b"x" * 50, now=NOW + 50)
+
+        keep(store, "c1", "c:", bounds=bounds, now=NOW + 100)
+        assert shelf(store) == ["c1", "b2"]
+        keep(store, "r3", "", bounds=bounds, now=NOW + 200)
+        assert shelf(store) == ["r3"]
+
+        keep(store, "b3", "b:", bounds=bounds, body=b"x" * 100, now=NOW + 200)
+        assert shelf(store) == ["b3", "r3"]
+
+    def test_documents_that_are_too_old_leave_other_rings_a_page_at_a_time(self, store: Store) -> None:
+        """Fact 74. One call removes a bounded number of them."""
+        bounds = Bounds(entries=2 * EVICTED, age=100)
+        for number in range(EVICTED + 1):
+            keep(store, f"a{number}", "a:", bounds=bounds)
+
+        keep(store, "b1", "b:", bounds=bounds, now=NOW + 100)
+        assert shelf(store) == ["b1", f"a{EVICTED}"]
+        keep(store, "b2", "b:", bounds=bounds, now=NOW + 100)
+        assert shelf(store) == ["b2", "b1"]
+
     def test_documents_of_all_rings_are_read_in_their_order(self, store: Store) -> None:
         """Fact 74. Page after page, the newest first, also where only documents of one timeline are asked for."""
         bounds = Bounds(entries=10)
@@ -250,6 +281,21 @@ class TenantRings(Suite):
             name(store, prefixes)
 
         assert store.tenants().rings == ("", "a:", "b:")
+
+    def test_prefixes_that_cannot_be_added_leave_those_that_are_named(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Fact 88. A process that can read the store but not write it files by what others have named."""
+        name(store, ["a:"])
+        other = TenantsNote(store)
+        other.name(["b:"])
+
+        with monkeypatch.context() as while_full:
+            while_full.setattr(store, "swap_note", _refuse)
+            assert other.tenants().rings == ("", "a:")
+
+        pass_time(monkeypatch, LEARNED_WITHIN)
+        assert other.tenants().rings == ("", "a:", "b:")
 
     def test_there_is_a_bounded_number_of_rings(self, store: Store) -> None:
         """Fact 88. Timelines of prefixes beyond it share the ring of the rest."""

@@ -1,5 +1,6 @@
 #!lua
--- Keep a document as the newest of its collection, and remove the oldest of its ring beyond the bounds.
+-- Keep a document as the newest of its collection, and remove the oldest of its ring beyond the bounds,
+-- then the oldest of all rings that are too old.
 -- KEYS   12 documents (hash)  13 order (zset)  14 index (zset)
 -- ARGV   4 {collection, key, timeline, ring, age, entries, bytes, replace, compares}: timeline '' is none; no ring: the
 --        one without a name; no age, no bytes: unbounded
@@ -49,12 +50,28 @@ local function oldest_of_ring()
   return member and string.sub(member, string.len(first) + 9) -- behind the number
 end
 
+-- The oldest of all named rings or of the other one, if it is too old.
+local function oldest_expired()
+  for _, first_number in ipairs({ '-inf', NAMED }) do
+    local oldest = call('ZRANGEBYSCORE', ORDER, first_number, '+inf', 'LIMIT', 0, 1)[1]
+    local stored = oldest and call('HGET', DOCUMENTS, oldest)
+    if stored and struct.unpack('>d', stored) <= now then
+      return oldest
+    end
+  end
+end
+
 local entries = entries_of_ring()
 for _ = 1, EVICTED do
-  local oldest = oldest_of_ring()
-  local stored = oldest and call('HGET', DOCUMENTS, oldest)
   local is_full = entries > request.entries or (request.bytes and total.bytes > request.bytes)
-  if not stored or not (is_full or struct.unpack('>d', stored) <= now) then
+  local oldest
+  if is_full then
+    oldest = oldest_of_ring()
+  else
+    oldest = oldest_expired()
+  end
+  local stored = oldest and call('HGET', DOCUMENTS, oldest)
+  if not stored then
     break
   end
   remove_document(oldest, stored, collection)
