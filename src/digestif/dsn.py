@@ -31,7 +31,8 @@ T = TypeVar("T")
 D = TypeVar("D")
 Table = TypeVar("Table", bound="DataclassInstance")
 
-_SOUNDS_SECRET = re.compile("auth|cred|dsn|key|pass|pwd|secret|signature|token|url", re.IGNORECASE)
+_SOUNDS_SECRET = re.compile("auth|cred|dsn|key|pass|pw|secret|signature|token|url", re.IGNORECASE)
+_OF_FILES = ("file", "sqlite", "sqlite3")
 _SCHEME = re.compile("[a-z][a-z0-9+._-]{0,39}", re.IGNORECASE)
 _OPTION = re.compile(r"[A-Za-z_.-]{1,40}")
 _WORD = re.compile(r"[\w.+~-]{0,80}")
@@ -149,7 +150,7 @@ def redacted(text: str) -> str:
     if not mark or not _SCHEME.fullmatch(scheme):
         return _beginning(text)
     location, mark, query = rest.partition("?")
-    shown = _location_without_secret(location)
+    shown = location if _is_path(scheme, location) else _location_without_secret(location)
     if shown is None or "@" in query:  # the end of a password with a ? in it
         return f"{scheme}://…"
     return f"{scheme}://{shown}{mark}{'&'.join(map(_option_without_secret, query.split('&'))) if query else ''}"
@@ -168,11 +169,16 @@ def _beginning(text: str) -> str:
     return text if word[0] == text else f"{text[: word.end() + 1]}…"
 
 
+def _is_path(scheme: str, location: str) -> bool:
+    """True for the path of a file. With other schemes, an @ in it may be behind a password with a slash too many."""
+    if not location.startswith("/"):
+        return False
+    return "@" not in location or (scheme.lower() in _OF_FILES and ":" not in location.rpartition("@")[0])
+
+
 def _location_without_secret(location: str) -> str | None:
     """The location without a password, and without a user who has none; None if it is not clear which part is which."""
     login, at, place = location.rpartition("@")
-    if location.startswith("/") and ":" not in login:  # the path of a file
-        return location
     if not all(map(_ADDRESS.fullmatch, place.partition("/")[0].split(","))):
         return None
     user, _, password = login.partition(":")

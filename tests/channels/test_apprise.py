@@ -12,7 +12,7 @@ from aiohttp import web
 from apprise.manager_plugins import NotificationManager
 
 from digestif import ConfigError
-from digestif.channels.apprise_channel import BODY_CHARACTERS, AppriseChannel, from_dsn
+from digestif.channels.apprise_channel import BODY_CHARACTERS, AppriseChannel, file_arguments, from_dsn
 from digestif.channels.base import Message, Receipt
 from digestif.core.verdicts import DeliveryFailed
 from digestif.dsn import Dsn
@@ -247,14 +247,48 @@ def as_texts(protocol: str | Sequence[str]) -> Sequence[str]:
     return [protocol] if isinstance(protocol, str) else protocol
 
 
-def test_guarded_it_reads_no_file_of_this_computer(tmp_path: Path) -> None:
+READING = [
+    f"discord://{'1' * 18}/{'a' * 68}?template={{file}}",
+    "fcm://project@device?keyfile={file}",
+    "mailto://ada:secret@mail.example?pgppub={file}",
+    "mailto://ada:secret@mail.example?pgpprv=file://{file}",
+    "vapid://ada@example.org?keyfile={file}",
+    "vapid://ada@example.org?subfile={file}",
+    "vapid://ada@example.org?SUBFILE=file%3A%2F%2F{file}",
+]
+
+
+@pytest.mark.parametrize("url", READING)
+def test_guarded_it_reads_no_file_of_this_computer(tmp_path: Path, url: str) -> None:
     file = tmp_path / "private.json"
     file.write_text("{}")
-    url = f"discord://{'1' * 18}/{'a' * 68}?template={file}"
+    url = url.format(file=file)
 
     with pytest.raises(ConfigError, match="names a file on this computer; allow_private=yes allows it"):
         AppriseChannel(url, allow_private=False)
     AppriseChannel(url, allow_private=True)
+
+
+def test_guarded_it_may_still_fetch_what_a_service_needs_from_a_public_address() -> None:
+    AppriseChannel("vapid://ada@example.org?keyfile=https%3A%2F%2Fkeys.example%2Fada", allow_private=False)
+    AppriseChannel("ntfy://topic?filename=report.txt", allow_private=False)
+
+
+FILES = {"keyfile", "pgpprv", "pgppub", "subfile", "template"}
+NO_FILES = {  # that sound like files
+    *("attach", "attach-as", "file_url", "filename", "fullpath", "path", "workflow_path"),
+    *("pgp", "profile"),
+}
+
+
+def test_of_every_service_it_is_known_which_arguments_name_files() -> None:
+    plugins = NotificationManager().plugins()  # type: ignore[no-untyped-call]
+    found = {name for service in plugins for name, _ in file_arguments(service)}
+    arguments = {name for each in plugins for name in (*each.template_tokens, *each.template_args)}
+    sounding = {name for name in arguments if re.search("attach|cert|file|path|pem|pgp", name)}
+
+    assert found == FILES, "Does each of them name a file, which the service reads? Then add it here."
+    assert sounding - found <= NO_FILES, "Does one of them name a file? Then file_arguments has to know it."
 
 
 @pytest.mark.parametrize(("allow_private", "followed"), [(True, 1), (False, 0)])

@@ -176,6 +176,23 @@ def test_check_warns_of_a_window_that_the_worker_may_miss(run: Run, folder: Path
     assert [each["path"] for each in found["warnings"]] == ["policy", "cadences.short"]
 
 
+@pytest.mark.parametrize(("prefixes", "warns"), [(256, False), (257, True)])
+def test_check_warns_of_more_prefixes_than_have_bounds_of_their_own(
+    run: Run, folder: Path, prefixes: int, warns: bool
+) -> None:
+    names = ["", *(f"p{number}:" for number in range(prefixes)), "p0:"]
+    tables = (
+        f'[[tokens]]\nname = "t{place}"\nhash = "{hash_of(str(place))}"\nscopes = ["read"]\nprefix = "{name}"\n'
+        for place, name in enumerate(names)
+    )
+    (folder / "a.toml").write_text("\n".join(['store = "memory://"', *tables]))
+
+    code, out, _ = run("check", "a.toml")
+
+    assert code == 0
+    assert ("a.toml: warning: tokens: have 257 prefixes, and 256 of a namespace have bounds" in out) is warns
+
+
 def test_a_token_comes_with_its_table(run: Run) -> None:
     out = run("token", 'a "b"', "--scope", "read", "--scope", "ingest", "--prefix", "shop:").out
     token = out.splitlines()[0].removeprefix("token: ")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from digestif import Budget, Digests
+from digestif import Budget, DeliveryFailed, Digest, Digests, Record
 from digestif.channels.mail import normal_forms
 from tests.routes.recorder import POLICY, Recording, T, add
 from tests.worker.workers import once
@@ -15,12 +15,14 @@ SPELLINGS = ["ada@example。org", "ada@ⓔxample.org", "ada@EXAMPLE.org", "ada@�
 class Mailing(Recording):
     """Knows addresses as the channel for mail does."""
 
+    knows_spellings = True
+
     def normal_forms(self, recipient: str) -> Sequence[str]:
-        return normal_forms(recipient)
+        return normal_forms(recipient) if self.knows_spellings else (recipient,)
 
 
 @pytest.fixture
-def channel() -> Recording:
+def channel() -> Mailing:
     return Mailing()
 
 
@@ -123,6 +125,115 @@ def test_spellings_share_one_budget(channel: Recording) -> None:
             once(digests, now=T)
 
         assert len(channel.messages) == 1
+
+
+# Split digests
+
+
+ADA = ["ada@EXAMPLE.org", "ada@ⓔxample.org", "ada@example.org"]
+
+
+def by_spelling(digest: Digest) -> dict[str, list[Record]]:
+    """Give the oldest record to one spelling, the newest to another, all to a third; and all to somebody else."""
+    all_records = list(digest)
+    return {
+        "ada@EXAMPLE.org": all_records[-1:],
+        "eve@example.org": all_records,
+        "ada@ⓔxample.org": all_records[:1],
+        "ada@example.org": all_records,
+    }
+
+
+def test_a_split_digest_reaches_a_reader_once_whatever_the_spellings(digests: Digests, channel: Recording) -> None:
+    digests.route("team:*", channel=channel, split=by_spelling)
+    add(digests, "team:7", "a", "b", "c")
+
+    once(digests, now=T)
+
+    assert [message.recipient for message in channel.messages] == ["ada@example.org", "eve@example.org"]
+    assert channel.records(0) == ["c", "b", "a"]
+    assert channel.keys[0].endswith(".1.ada@example.org")
+
+
+def test_shares_that_become_one_have_the_order_of_the_digest(digests: Digests, channel: Recording) -> None:
+    def split(digest: Digest) -> dict[str, list[Record]]:
+        c, b, a = digest
+        return {"ada@EXAMPLE.org": [a, c], "ada@example.org": [b]}
+
+    digests.route("team:*", channel=channel, split=split, prepare=lambda records: [r for r in records if r.key != "c"])
+    add(digests, "team:7", "a", "b", "c")
+
+    once(digests, now=T)
+
+    assert [channel.records(place) for place in range(len(channel.messages))] == [["b", "a"]]
+
+
+def test_a_retry_leaves_out_all_spellings_of_who_was_served(digests: Digests, channel: Recording) -> None:
+    digests.route("team:*", channel=channel, split=by_spelling)
+    channel.failures["eve@example.org"] = [DeliveryFailed("mailbox full", after=30)]
+    add(digests, "team:7", "a")
+
+    once(digests, now=T)
+    once(digests, now=T + 30)
+
+    assert [message.recipient for message in channel.messages] == ["ada@example.org", "eve@example.org"]
+    assert digests.ledger().delivered == 1
+
+
+@pytest.mark.parametrize(
+    ("noted", "rest"),
+    [
+        (["ada@EXAMPLE.org"], ["c", "b", "a"]),
+        (["ada@example.org"], ["c", "a"]),  # what its other names have
+        (ADA, None),
+    ],
+)
+def test_what_another_release_noted_by_spelling_is_not_sent_again_and_the_rest_is(
+    digests: Digests, channel: Mailing, noted: list[str], rest: list[str] | None
+) -> None:
+    digests.route("team:*", channel=channel, split=by_spelling)
+    late = DeliveryFailed("mailbox full", after=30)
+    channel.failures = {name: [late] for name in [*ADA, "eve@example.org"] if name not in noted}
+    channel.knows_spellings = False
+    add(digests, "team:7", "a", "b", "c")
+    once(digests, now=T)
+    assert [message.recipient for message in channel.messages] == noted
+
+    channel.knows_spellings = True
+    channel.messages.clear()
+    once(digests, now=T + 30)
+
+    got = {message.recipient: channel.records(place) for place, message in enumerate(channel.messages)}
+    assert got == {"eve@example.org": ["c", "b", "a"]} | ({} if rest is None else {"ada@example.org": rest})
+    assert digests.ledger().delivered == 3
+
+
+def test_an_address_that_can_never_be_reached_is_not_tried_by_its_other_spellings(
+    digests: Digests, channel: Recording
+) -> None:
+    digests.route("team:*", channel=channel, split=by_spelling)
+    channel.failures["ada@example.org"] = [DeliveryFailed("no such mailbox", retry=False)]
+    channel.failures["eve@example.org"] = [DeliveryFailed("mailbox full", after=30)]
+    add(digests, "team:7", "a")
+
+    once(digests, now=T)
+    once(digests, now=T + 30)
+
+    assert [message.recipient for message in channel.messages] == ["eve@example.org"]
+    [letter] = digests.dead_letters()
+    assert "1 of 2 recipients" in letter.reason
+
+
+def test_what_a_function_answers_is_written_to_in_normal_form(digests: Digests, channel: Recording) -> None:
+    digests.route("user:*", channel=channel, to=lambda timeline: "ada@ⓔxample.org")
+    add(digests, "user:7", "a")
+
+    once(digests, now=T)
+
+    assert [message.recipient for message in channel.messages] == ["ada@example.org"]
+
+
+# Addresses
 
 
 @pytest.mark.parametrize(

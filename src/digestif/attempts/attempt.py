@@ -184,10 +184,10 @@ class Attempt:
             raise self.stale()
         return SkippedRecipients(frozenset(who_got(slot.digest)), frozenset(who_never_can(slot.digest)))
 
-    def mark_served(self, recipient: str, *, reached: bool = True) -> None:
-        """Note that a recipient has got the digest, or never can: further attempts leave it out."""
-        name = recipient if reached else unreachable(recipient)
-        if not self.store.mark_served(self.lease, [name], now=self.now()):
+    def mark_served(self, *recipients: str, reached: bool = True) -> None:
+        """Note that recipients have got the digest, or never can: further attempts leave them out."""
+        names = [name if reached else unreachable(name) for name in recipients]
+        if not self.store.mark_served(self.lease, names, now=self.now()):
             raise self.stale()
 
     def stale(self) -> StaleLease:
@@ -229,5 +229,5 @@ class Unstored(Attempt):
     def served(self) -> SkippedRecipients:
         return SkippedRecipients()
 
-    def mark_served(self, recipient: str, *, reached: bool = True) -> None:
+    def mark_served(self, *recipients: str, reached: bool = True) -> None:
         """Do nothing: there is no further attempt that could read it."""

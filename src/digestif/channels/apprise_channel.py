@@ -6,6 +6,7 @@ Its notifications block, so each runs in a thread.
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,11 +29,15 @@ from digestif.threads import DaemonThreads
 with needs("apprise", module=__name__):
     import apprise
     from apprise.attachment.file import AttachFile
+    from apprise.plugins import url_to_dict
 
 TITLE_CHARACTERS = 250
 BODY_CHARACTERS = 100_000  # services cut to their own limits, but some process the whole text first
 PREFIX = "apprise+"
 LEAKY_LOGGERS = ("apprise", "urllib3.connectionpool")  # they log whole URLs, with their tokens
+
+_LABEL_OF_FILE = re.compile("(?:file|path)$", re.IGNORECASE)
+_A_FILE = "a file on this computer; allow_private=yes allows it"
 
 _silenced: ContextVar[int] = ContextVar("silenced", default=logging.NOTSET)  # up to this level; threads inherit it
 
@@ -56,6 +61,7 @@ class AppriseChannel(Channel):
         service = self._notifier()[0]
         if not allow_private:
             _refuse_local(service)
+            self._refuse_files(service)
         self._service = service.service_name
         self._threads = DaemonThreads(8, "digestif-apprise")
 
@@ -116,6 +122,14 @@ class AppriseChannel(Channel):
             raise ConfigError("apprise: this is not the URL of one service that Apprise knows")
         return notifier
 
+    def _refuse_files(self, service: Any) -> None:
+        """Raise ConfigError for an argument that names a file: some services read it only when they send."""
+        with _silence(logging.ERROR):
+            given = url_to_dict(self._url.reveal()) or {}
+        for name, field in file_arguments(service):
+            if given.get(field) and not re.match("https?://", str(given[field]), re.IGNORECASE):
+                raise ConfigError(f"apprise: {name} names {_A_FILE}")
+
     def _asset(self) -> apprise.AppriseAsset:
         """Apprise's settings. Older releases always follow redirects; there only `public_only` guards."""
         if self._allow_private or not hasattr(apprise.AppriseAsset, "http_redirects"):
@@ -149,7 +163,20 @@ def _refuse_local(service: Any) -> None:
         raise ConfigError(f"apprise: {service.service_name} is on this computer; allow_private=yes allows it")
     attachments = [value for value in vars(service).values() if isinstance(value, apprise.AppriseAttachment)]
     if any(isinstance(each, AttachFile) for attachment in attachments for each in attachment):
-        raise ConfigError("apprise: the URL names a file on this computer; allow_private=yes allows it")
+        raise ConfigError(f"apprise: the URL names {_A_FILE}")
+
+
+def file_arguments(service: Any) -> list[tuple[str, str]]:
+    """Return the arguments of a service that name files, and what its constructor calls them.
+
+    Apprise labels them so: "Template Path", "OAuth2 KeyFile". An argument that is itself called path is one of a URL.
+    """
+    arguments = {**service.template_tokens, **service.template_args}
+    return [
+        (name, argument.get("map_to", name))
+        for name, argument in arguments.items()
+        if _LABEL_OF_FILE.search(str(argument.get("name", ""))) and not name.endswith("path")
+    ]
 
 
 def _shows_markdown(service: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -98,13 +98,17 @@ class RouteHandler:
         A channel that is unavailable does: nothing would get through.
         """
         served = await self._resources.store.run(attempt.served)
-        failures = {name: _GIVEN_UP for name in shares if name in served.unreachable}
+        recipients = self._spellings(shares)
+        failures = {
+            recipient: _GIVEN_UP for recipient, names in recipients.items() if not served.unreachable.isdisjoint(names)
+        }
         discards: list[Discard] = []
-        for recipient, records in shares.items():
-            if recipient in served.reached or recipient in failures:
+        for recipient, spellings in recipients.items():
+            names = [name for name in spellings if name not in served.reached]
+            if not names or recipient in failures:
                 continue
             try:
-                await self._send(attempt, recipient, records)
+                await self._send(attempt, recipient, _merged(attempt.digest, [shares[name] for name in names]))
             except (StaleLease, StoreError):
                 raise
             except Discard as discard:  # by a hook, for this recipient
@@ -113,16 +117,26 @@ class RouteHandler:
                 failures[recipient] = _failure_of(error)
                 if isinstance(error, Unavailable):
                     break
-            await self._mark(attempt, recipient, failures.get(recipient))
+            await self._mark(attempt, names, failures.get(recipient))
         if failures:
-            raise _summed_up(failures, len(shares)) from _first_unexpected(failures)
-        if len(discards) == len(shares) > 0:
+            raise _summed_up(failures, len(recipients)) from _first_unexpected(failures)
+        if len(discards) == len(recipients) > 0:
             raise min(discards, key=lambda discard: discard.delete)  # deletes only if every recipient is gone
 
-    async def _mark(self, attempt: Attempt, recipient: str, failure: DeliveryFailed | None) -> None:
-        """Note a recipient that has the message or can never get it: the next attempt leaves that one out."""
+    def _spellings(self, shares: Iterable[str]) -> dict[str, list[str]]:
+        """Return the recipients in normal form, each with the names that the shares have for that recipient."""
+        channel, found = self._resources.channel, dict[str, list[str]]()
+        for name in shares:
+            found.setdefault(channel.normal_forms(name)[0], []).append(name)
+        return found
+
+    async def _mark(self, attempt: Attempt, names: Sequence[str], failure: DeliveryFailed | None) -> None:
+        """Note a recipient that has the message or can never get it: the next attempt leaves that one out.
+
+        It is noted by the names that `split` gave, each of which stands for a share.
+        """
         if failure is None or not failure.retry:
-            await self._resources.store.run(partial(attempt.mark_served, recipient, reached=failure is None))
+            await self._resources.store.run(partial(attempt.mark_served, *names, reached=failure is None))
 
     async def close(self) -> None:
         """Close the connections of this event loop, and end the processes that render."""
@@ -324,6 +338,14 @@ def _prepared_shares(
         name: [by_key[record.key] for record in records if record.key in by_key] for name, records in shares.items()
     }
     return {name: records for name, records in shown.items() if records}
+
+
+def _merged(digest: Digest, shares: Sequence[Sequence[Record]]) -> Sequence[Record]:
+    """Return the records of all shares, in the order of the digest and each once."""
+    if len(shares) == 1:
+        return shares[0]
+    by_key = {record.key: record for share in shares for record in share}
+    return [by_key[record.key] for record in digest.records if record.key in by_key]
 
 
 _GIVEN_UP = DeliveryFailed("could not be reached in an earlier attempt", retry=False)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from digestif.core.policy import Policy
+from digestif.core.tenants import MOST_TENANTS
 from digestif.errors import ConfigError
 from digestif.service.settings import Settings
 
@@ -41,7 +42,7 @@ class WrongSettings(ConfigError):
 
 
 def warnings_of(settings: Settings) -> list[Problem]:
-    """What a service can run with, although it is hardly meant: windows that its worker may miss."""
+    """What a service can run with, although it is hardly meant: windows that its worker may miss, too many prefixes."""
     routes = {f"routes[{place}].policy": route.options.get("policy") for place, route in enumerate(settings.routes)}
     cadences = {f"cadences.{name}": text for name, text in settings.cadences.items() if text != "off"}
     found: list[Problem] = []
@@ -50,6 +51,10 @@ def warnings_of(settings: Settings) -> list[Problem]:
         doubt = None if window is None else window.missed_by(settings.worker.poll)
         if doubt is not None:
             found.append(Problem(path=path, text=doubt))
+    prefixes = len({token.prefix for token in settings.tokens} - {""})
+    if prefixes > MOST_TENANTS:
+        doubt = f"have {prefixes:,} prefixes, and {MOST_TENANTS} of a namespace have bounds of their own: others share"
+        found.append(Problem(path="tokens", text=f"{doubt} those of the rest"))
     return found
 
 
