@@ -119,6 +119,7 @@ def test_as_many_requests_as_can_be_sent_ahead_keep_the_loop_for_a_moment_only()
 HEADS = {
     "headers": (b"/", b"a:\r\n" * 7_000),
     "cookies": (b"/", b"Cookie: %b\r\n" % b";".join(b"a%x" % number for number in range(5_000))),
+    "a cookie in quotes": (b"/login", b'Cookie: a="%b"\r\n' % (rb"\\" * 15_900)),
     "a query": (b"/timelines?" + b"&".join(b"a%x" % number for number in range(5_000)), b""),
     "a path": (b"/v1/timelines/" + b"%41" * 10_000, b""),
 }
@@ -128,7 +129,7 @@ HEADS = {
 def test_a_head_of_the_greatest_length_keeps_the_loop_for_a_moment_only(part: str) -> None:
     path, headers = HEADS[part]
     with measured() as pauses, served(service()) as client:
-        for page in ("/", "/timelines", "/healthz"):  # templates are compiled once
+        for page in ("/", "/login", "/timelines", "/healthz"):  # templates are compiled once
             client.get(page)
         pauses.longest = 0.0
         assert raw(client, b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%b\r\n" % (path, headers))
