@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -205,6 +206,16 @@ def test_a_request_and_its_connection_are_not_left_to_the_garbage_collector(clie
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+@pytest.mark.parametrize("path", ["/login?%d", "/%d%%F0%%9F%%98%%80/", "/static/%d", "/v1/timelines?after=%d"])
+def test_the_addresses_of_requests_stay_in_no_cache(client: Client, path: str) -> None:
+    """128 of them would be 30 MB: a character that needs four bytes makes all others as large."""
+    urlsplit.cache_clear()  # type: ignore[attr-defined]
+    for number in range(3):
+        client.get(path % number)
+
+    assert urlsplit.cache_info().currsize < 3  # type: ignore[attr-defined]
 
 
 def unfinished(size: int) -> bytes:

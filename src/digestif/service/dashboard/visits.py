@@ -126,7 +126,7 @@ class Visit:
             has_tokens=bool(self.service.tokens),
             form_token=self.sessions.form_token(self.session),
             here=self.here,
-            page=self.request.url.path,
+            page=self.request.scope["path"],
             now=self.now,
             said=said,
             said_kind="good" if messages.has_changed(name) else "note",
@@ -139,9 +139,10 @@ class Visit:
 
     @property
     def here(self) -> str:
-        """The path and the query of this page."""
-        query = self.request.url.query
-        return self.request.url.path + (f"?{query}" if query else "")
+        """The path and the query of this page. Those of `request.url` stay in a cache of the standard library."""
+        scope = self.request.scope
+        query = scope["query_string"].decode("latin-1")
+        return f"{scope['path']}?{query}" if query else str(scope["path"])
 
     def went_to(self, place: str, said: str) -> Response:
         """Go on to a page, which shows a message."""
