@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from digestif import AsyncDigests
-from digestif.service.connection import BODY_FREE, HEAD_BYTES, MOST_READ, SLICE, Connection
+from digestif.service.connection import AHEAD_BYTES, HEAD_BYTES, HEADER_COST, MOST_READ, SLICE, Connection
 from digestif.service.exchange import Exchange
 from digestif.service.service import Service
 from tests.service.harness import TIMEOUT, Client, Reply, served, settings_with
@@ -161,26 +161,32 @@ def test_a_client_that_never_stops_sending_a_refused_body_is_left_within_a_momen
     assert time.monotonic() - began < 10
 
 
-class Ahead(Connection):
-    """Notes the most bytes of bodies that waited for their turn."""
+LARGE = b'{"value": "' + b"x" * 20_000 + b'"}'
+AHEAD = {
+    "bodies": HEAD + b"Content-Length: %d\r\n\r\n" % len(LARGE) + LARGE,
+    "heads": HEAD + b"Content-Length: %d\r\nX: %b\r\n\r\n" % (len(BODY), b"y" * 30_000) + BODY,
+    "headers": HEAD + b"Content-Length: %d\r\n%b\r\n" % (len(BODY), b"x:y\r\n" * 90) + BODY,
+}
 
+
+@pytest.mark.parametrize("part", AHEAD)
+def test_few_bytes_wait_for_their_turn_however_many_are_sent(part: str) -> None:
     most = 0
 
-    def on_body(self, body: bytes) -> None:
-        super().on_body(body)
-        Ahead.most = max(Ahead.most, self._ahead + len(self._unparsed))
-
-
-def test_few_bytes_of_bodies_wait_for_their_turn_however_many_are_sent() -> None:
-    body = b'{"value": "' + b"x" * 20_000 + b'"}'
-    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
-    last = HEALTH.replace(b"Host", b"Connection: close\r\nHost")
+    class Ahead(Connection):
+        def _parse(self, data: bytes) -> None:
+            nonlocal most
+            super()._parse(data)
+            waiting = list(self._exchanges)[1:]
+            headers = [header for exchange in waiting for header in exchange.scope["headers"]]
+            heads = sum(HEADER_COST + len(name) + len(value) for name, value in headers)
+            most = max(most, heads + sum(exchange.received for exchange in waiting) + len(self._unparsed))
 
     with served(service(), http=Ahead) as client:
-        answers = raw(client, one * 50 + last)
+        answers = raw(client, AHEAD[part] * 50 + HEALTH.replace(b"Host", b"Connection: close\r\nHost"))
 
     assert answers.count(b"HTTP/1.1 202") == 50
-    assert 0 < Ahead.most <= BODY_FREE + MOST_READ + 2 * SLICE
+    assert 0 < most <= AHEAD_BYTES + HEAD_BYTES + MOST_READ + 2 * SLICE
 
 
 # memory
