@@ -194,6 +194,17 @@ def test_attack_unfinished_bodies(target: Target) -> None:
     assert neighbour.statuses == {200}
 
 
+@contextmanager
+def many_files() -> Iterator[None]:
+    """Let this process open as many connections as the service has places, and some more."""
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 2 * CONNECTIONS), most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+
+
 WAITING = {
     "idle": b"",
     "between requests": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -206,22 +217,54 @@ WAITING = {
 @pytest.mark.parametrize("where", WAITING)
 def test_attack_connections_that_do_nothing(target: Target, where: str) -> None:
     """2,000 of them shut everybody out for more than half a minute."""
-    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 2 * CONNECTIONS), most))
-    try:
-        with ExitStack() as held, beside(target, f"connections {where}") as neighbour:
-            until = time.monotonic() + SECONDS
-            for _ in range(CONNECTIONS + 500):
-                connection = held.enter_context(target.connect())
-                send(connection, WAITING[where])
-            time.sleep(max(0.0, until - time.monotonic()))
-            assert target.client.add("t", 1).status == 202
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    with many_files(), ExitStack() as held, beside(target, f"connections {where}") as neighbour:
+        until = time.monotonic() + SECONDS
+        for _ in range(CONNECTIONS + 500):
+            connection = held.enter_context(target.connect())
+            send(connection, WAITING[where])
+        time.sleep(max(0.0, until - time.monotonic()))
+        assert target.client.add("t", 1).status == 202
 
     assert neighbour.statuses == {200}
     assert neighbour.longest < 1.5
     assert target.memory() < 250 << 20
+
+
+UNFINISHED = {
+    "tiny headers": b"ab:ba\r\n" * 5_000,
+    "as many headers as may be": b"ab:ba\r\n" * 98 + b"X: " + b"y" * 30_000,
+}
+
+
+@pytest.mark.parametrize("kind", UNFINISHED)
+def test_attack_unfinished_heads(target: Target, kind: str) -> None:
+    """5,000 headers of two bytes took a megabyte of memory on each connection."""
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + UNFINISHED[kind]
+    before = target.memory()
+    with many_files(), ExitStack() as held, beside(target, f"heads of {kind}") as neighbour:
+        for _ in range(1_500):
+            send(held.enter_context(target.connect()), head)
+        grown = target.memory() - before
+
+    assert neighbour.statuses == {200}
+    assert neighbour.longest < 1.0
+    assert grown < 150 << 20
+
+
+def test_attack_cookies_in_quotes(target: Target) -> None:
+    """One of 32 KB stopped the loop for seconds."""
+    head = b'GET /login HTTP/1.1\r\nHost: localhost\r\nCookie: a="%b"\r\n\r\n' % (rb"\\" * 15_900)
+
+    def attack() -> None:
+        with target.connect() as connection:
+            connection.sendall(head)
+            connection.recv(1000)
+
+    with beside(target, "cookies in quotes") as neighbour:
+        repeat(attack)
+
+    assert neighbour.statuses == {200}
+    assert neighbour.longest < 0.5
 
 
 def test_attack_foreign_host_names_are_not_remembered(target: Target) -> None:

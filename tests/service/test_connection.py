@@ -14,7 +14,7 @@ import uvicorn
 
 from digestif import AsyncDigests
 from digestif.service.app import application
-from digestif.service.connection import MOST_AHEAD, SLICE, Connection
+from digestif.service.connection import MOST_AHEAD, SMALL_SLICE, Connection
 from digestif.service.exchange import Exchange
 from digestif.service.server import uvicorn_config
 from digestif.service.service import Service
@@ -74,7 +74,7 @@ def test_few_requests_wait_for_their_turn_however_many_are_sent_at_once() -> Non
         answers = raw(client, request * 5_000, LAST)
 
     assert statuses(answers) == [b"421"] * 5_000 + [b"200"]
-    assert most <= MOST_AHEAD + SLICE // len(request) + 1
+    assert most <= MOST_AHEAD + SMALL_SLICE // len(request) + 2
 
 
 def test_a_head_is_not_too_long_because_of_what_came_before_it(client: Client) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from digestif.service.connection import HEAD_BYTES, Connection
+from digestif.service.connection import HEAD_BYTES, MOST_HEADERS, Connection
 from digestif.service.security.hosts import Hosts
 from digestif.service.server import CONNECTIONS, OTHER_FILES, most_connections
 from digestif.service.settings import Limits
@@ -275,6 +275,18 @@ def test_a_head_that_is_too_long_is_refused(strict: Client) -> None:
     address = raw(strict, b"GET /" + b"x" * HEAD_BYTES + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
     assert [answer[:13] for answer in (at_once, endless, address)] == [b"HTTP/1.1 431 "] * 3
+
+
+def test_a_head_of_too_many_headers_is_refused_before_its_end(strict: Client) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    most = raw(strict, head + b"a:b\r\n" * (MOST_HEADERS - 2) + b"\r\n")
+    more = raw(strict, head + b"a:b\r\n" * (MOST_HEADERS - 1) + b"\r\n")
+    unfinished = raw(strict, head + b"a:b\r\n" * MOST_HEADERS)
+    first = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    behind = raw(strict, first + head + b"a:b\r\n" * MOST_HEADERS + b"\r\n")
+
+    assert [answer[9:12] for answer in (most, more, unfinished)] == [b"200", b"431", b"431"]
+    assert behind.count(b"HTTP/1.1 ") == behind.count(b"HTTP/1.1 200 ") == 1  # what was asked before has its answer
 
 
 def test_what_is_refused_before_the_application_sees_it_is_no_error_in_the_log(

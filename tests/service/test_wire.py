@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from digestif import AsyncDigests
-from digestif.service.connection import BODY_FREE, HEAD_BYTES, MOST_READ, SLICE, Connection
+from digestif.service.connection import AHEAD_BYTES, HEAD_BYTES, HEADER_COST, MOST_READ, SLICE, Connection
 from digestif.service.exchange import Exchange
 from digestif.service.service import Service
 from tests.service.harness import TIMEOUT, Client, Reply, served, settings_with
@@ -119,6 +120,7 @@ def test_as_many_requests_as_can_be_sent_ahead_keep_the_loop_for_a_moment_only()
 HEADS = {
     "headers": (b"/", b"a:\r\n" * 7_000),
     "cookies": (b"/", b"Cookie: %b\r\n" % b";".join(b"a%x" % number for number in range(5_000))),
+    "a cookie in quotes": (b"/login", b'Cookie: a="%b"\r\n' % (rb"\\" * 15_900)),
     "a query": (b"/timelines?" + b"&".join(b"a%x" % number for number in range(5_000)), b""),
     "a path": (b"/v1/timelines/" + b"%41" * 10_000, b""),
 }
@@ -128,7 +130,7 @@ HEADS = {
 def test_a_head_of_the_greatest_length_keeps_the_loop_for_a_moment_only(part: str) -> None:
     path, headers = HEADS[part]
     with measured() as pauses, served(service()) as client:
-        for page in ("/", "/timelines", "/healthz"):  # templates are compiled once
+        for page in ("/", "/login", "/timelines", "/healthz"):  # templates are compiled once
             client.get(page)
         pauses.longest = 0.0
         assert raw(client, b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%b\r\n" % (path, headers))
@@ -159,26 +161,32 @@ def test_a_client_that_never_stops_sending_a_refused_body_is_left_within_a_momen
     assert time.monotonic() - began < 10
 
 
-class Ahead(Connection):
-    """Notes the most bytes of bodies that waited for their turn."""
+LARGE = b'{"value": "' + b"x" * 20_000 + b'"}'
+AHEAD = {
+    "bodies": HEAD + b"Content-Length: %d\r\n\r\n" % len(LARGE) + LARGE,
+    "heads": HEAD + b"Content-Length: %d\r\nX: %b\r\n\r\n" % (len(BODY), b"y" * 30_000) + BODY,
+    "headers": HEAD + b"Content-Length: %d\r\n%b\r\n" % (len(BODY), b"x:y\r\n" * 90) + BODY,
+}
 
+
+@pytest.mark.parametrize("part", AHEAD)
+def test_few_bytes_wait_for_their_turn_however_many_are_sent(part: str) -> None:
     most = 0
 
-    def on_body(self, body: bytes) -> None:
-        super().on_body(body)
-        Ahead.most = max(Ahead.most, self._ahead + len(self._unparsed))
-
-
-def test_few_bytes_of_bodies_wait_for_their_turn_however_many_are_sent() -> None:
-    body = b'{"value": "' + b"x" * 20_000 + b'"}'
-    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
-    last = HEALTH.replace(b"Host", b"Connection: close\r\nHost")
+    class Ahead(Connection):
+        def _parse(self, data: bytes) -> None:
+            nonlocal most
+            super()._parse(data)
+            waiting = list(self._exchanges)[1:]
+            headers = [header for exchange in waiting for header in exchange.scope["headers"]]
+            heads = sum(HEADER_COST + len(name) + len(value) for name, value in headers)
+            most = max(most, heads + sum(exchange.received for exchange in waiting) + len(self._unparsed))
 
     with served(service(), http=Ahead) as client:
-        answers = raw(client, one * 50 + last)
+        answers = raw(client, AHEAD[part] * 50 + HEALTH.replace(b"Host", b"Connection: close\r\nHost"))
 
     assert answers.count(b"HTTP/1.1 202") == 50
-    assert 0 < Ahead.most <= BODY_FREE + MOST_READ + 2 * SLICE
+    assert 0 < most <= AHEAD_BYTES + HEAD_BYTES + MOST_READ + 2 * SLICE
 
 
 # memory
@@ -204,6 +212,16 @@ def test_a_request_and_its_connection_are_not_left_to_the_garbage_collector(clie
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+@pytest.mark.parametrize("path", ["/login?%d", "/%d%%F0%%9F%%98%%80/", "/static/%d", "/v1/timelines?after=%d"])
+def test_the_addresses_of_requests_stay_in_no_cache(client: Client, path: str) -> None:
+    """128 of them would be 30 MB: a character that needs four bytes makes all others as large."""
+    urlsplit.cache_clear()  # type: ignore[attr-defined]
+    for number in range(3):
+        client.get(path % number)
+
+    assert urlsplit.cache_info().currsize < 3  # type: ignore[attr-defined]
 
 
 def unfinished(size: int) -> bytes:

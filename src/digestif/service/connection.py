@@ -24,6 +24,8 @@ from digestif.service.exchange import Exchange, line
 from digestif.service.shares import Bodies, Places, network_of
 
 HEAD_BYTES = 32 << 10  # of a request line and its headers
+MOST_HEADERS = 100  # of a request
+HEADER_COST = 200  # bytes of memory for a header, beside its name and value
 HEAD_SECONDS = 10.0  # for them to arrive
 BODY_SECONDS = 30.0  # for the body of a request to arrive
 LAST_SECONDS = 1.0  # for the body of a request to arrive when the service stops
@@ -31,7 +33,10 @@ READ_SECONDS = 60.0  # for the client to read what it was sent
 LINGER_SECONDS = 1.0  # for the client to read an answer while it still sends
 LINGER_BYTES = 16 << 20  # that it may send in them
 MOST_AHEAD = 8  # requests that are parsed before those in front of them are answered
+AHEAD_BYTES = 32 << 10  # of their heads and bodies
 SLICE = 8 << 10  # bytes that are parsed at once, with all requests in them
+SMALL_SLICE = 256  # bytes that are parsed at once if there may be several requests in a slice
+VERSION = b"HTTP/1"  # in each request that another one can follow
 MOST_READ = 8 * SLICE  # bytes that are read at once
 BODY_FREE = 32 << 10  # bytes of a body that need none of the memory that all bodies share
 SMALL_CHUNKS = 1_000  # chunks of a body that may have less than CHUNK_BYTES each, as a mean
@@ -74,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._in_head, self._head_size = True, 0
         self._chunks = 0  # of a body
         self._unused = 0  # bytes behind the last part of a body: of the lines between chunks, and of trailers
-        self._ahead = 0  # bytes of bodies whose requests wait for their turn
+        self._ahead = 0  # bytes of requests that wait for their turn
         self._is_closing = False
         self._is_full = False  # the client does not read what it was sent
         self._is_paused = False  # nothing is read
@@ -138,17 +143,19 @@ class Connection(asyncio.Protocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        if len(data) <= SLICE and not self._unparsed:
+        if len(data) <= SLICE and not self._unparsed and data.count(VERSION) < 2:
             self._parse(data)
         else:
             self._unparsed += data
             self._parse_slices()
 
     def _parse_slices(self) -> None:
-        """Parse what has come, up to as many requests as may be ahead: the parser itself can't stop."""
-        while self._unparsed and len(self._exchanges) <= MOST_AHEAD and not self._is_closing:
+        """Parse what has come, until reading pauses: the parser itself can't stop."""
+        while self._unparsed and not self._is_paused and not self._is_closing:
             data = bytes(self._unparsed[:SLICE])
-            del self._unparsed[:SLICE]
+            if data.count(VERSION) > 1:
+                data = data[:SMALL_SLICE]
+            del self._unparsed[: len(data)]
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
@@ -218,6 +225,9 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:  # a trailer, behind a body in chunks: guards have read the headers by then
             return
+        if len(self._headers) == MOST_HEADERS:
+            self._refuse(Problem(431, f"the request has more than {MOST_HEADERS} headers"))
+            return
         name = name.lower()
         self._length += len(name) + len(value)
         if name == b"expect" and value.lower() == b"100-continue":
@@ -247,8 +257,19 @@ class Connection(asyncio.Protocol):
         self._exchanges.append(exchange)
         if len(self._exchanges) == 1:
             self._start(exchange)
-        elif len(self._exchanges) > MOST_AHEAD:
+        else:
+            self._put_ahead(exchange, self._length + HEADER_COST * len(self._headers))
+
+    def _put_ahead(self, exchange: Exchange, size: int) -> None:
+        """Count bytes of a request that waits for its turn."""
+        exchange.ahead += size
+        self._ahead += size
+        if not self._has_room_ahead:
             self._pause_reading()
+
+    @property
+    def _has_room_ahead(self) -> bool:
+        return len(self._exchanges) <= MOST_AHEAD and self._ahead <= AHEAD_BYTES
 
     def _scope(self, version: str) -> Scope:
         raw_path, query = _target(self._url)
@@ -277,8 +298,8 @@ class Connection(asyncio.Protocol):
         self._unused = 0
         exchange = self._exchanges[-1]
         if exchange.task is None:
-            self._ahead += len(body)
-        if exchange.feed(body) or self._ahead > BODY_FREE:
+            self._put_ahead(exchange, len(body))
+        if exchange.feed(body):
             self._pause_reading()
         if exchange.received > BODY_FREE and exchange.task is not None:
             self._hold(exchange, len(body))
@@ -295,7 +316,7 @@ class Connection(asyncio.Protocol):
     # the exchange's side
 
     def _start(self, exchange: Exchange) -> None:
-        self._ahead -= exchange.received
+        self._ahead -= exchange.ahead
         exchange.task = self._loop.create_task(exchange.run(self._app))
         self._server.tasks.add(exchange.task)
 
@@ -345,8 +366,6 @@ class Connection(asyncio.Protocol):
             self._start(self._exchanges[0])
         else:
             self._wait(self._keep_alive, self.close)
-        if self._unparsed:
-            self._parse_slices()
         self.read_on()
 
     def close(self) -> None:
@@ -402,8 +421,12 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def read_on(self) -> None:
-        if self._is_paused and len(self._exchanges) <= MOST_AHEAD and self._ahead <= BODY_FREE:
-            self._is_paused = False
+        """Go on with what was read already, then with what comes, unless enough requests wait for their turn."""
+        if not self._is_paused or self._is_closing or not self._has_room_ahead:
+            return
+        self._is_paused = False
+        self._parse_slices()
+        if not self._is_paused and not self._is_closing:
             self.transport.resume_reading()
 
     def _wait(self, seconds: float, on_end: Callable[[], None]) -> None:

@@ -46,6 +46,7 @@ class Exchange:
         "_left",
         "_waiter",
         "_wire",
+        "ahead",
         "held",
         "is_over",
         "keeps_alive",
@@ -64,6 +65,7 @@ class Exchange:
         self._expects_continue = expects_continue
         self._body = bytearray()
         self.received = 0  # bytes of the body
+        self.ahead = 0  # bytes of head and body that came before its turn
         self.held = 0  # bytes of the memory that all bodies share
         self.more_body = True
         self._is_read = False  # the application has the whole body

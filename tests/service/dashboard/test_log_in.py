@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from digestif.clock import monotonic
 from digestif.errors import StoreUnavailable
-from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, shared_secret
+from digestif.service.security.sessions import COOKIE, LIFETIME, LONGEST_COOKIE, Session, Sessions, cookie_of, shared_secret
 from digestif.service.service import Service
 from digestif.service.settings import Limits, Scope
 from digestif.stores.memory import MemoryStore
@@ -215,6 +215,26 @@ def test_a_cookie_that_was_changed_or_signed_by_others_is_none_of_ours() -> None
     for forged in (body, f"{body}.", f"{body}x.{signature}", f"{body}.{signature[:-1]}", "é.é", ".", "", "x" * 9999):
         assert SECRET.opened(forged, now=NOW) is None
     assert Sessions(b"other").opened(cookie, now=NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        ([b"s=1"], "1"),
+        ([b"a=2; s=1;b=3"], "1"),
+        ([b"s=1; s=2", b"a=3"], "2"),
+        ([b"s=1", b"s=2"], "2"),
+        ([b"xs=1; sx=2; s"], None),
+        ([b's="1"'], '"1"'),
+        ([b"s="], ""),
+        ([b"s=" + b"x" * LONGEST_COOKIE], "x" * LONGEST_COOKIE),
+        ([b"s=" + b"x" * (LONGEST_COOKIE + 1)], None),
+        ([b"s=\xff"], "\xff"),
+        ([], None),
+    ],
+)
+def test_a_cookie_is_found_by_its_name_as_it_was_sent(sent: list[bytes], found: str | None) -> None:
+    assert cookie_of([(b"x", b"s=9"), *((b"cookie", value) for value in sent)], "s") == found
 
 
 def test_the_token_of_forms_is_no_cookie_and_no_cookie_is_a_token_of_forms() -> None:

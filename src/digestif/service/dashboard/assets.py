@@ -37,7 +37,7 @@ async def _file(request: Request) -> Response:
     content = files().get(name)
     if content is None:
         return PlainTextResponse("there is no such file\n", status_code=404)
-    is_current = request.url.path == f"{folder()}/{name}"
+    is_current = request.scope["path"] == f"{folder()}/{name}"
     kept = "public, max-age=31536000, immutable" if is_current else "no-cache"
     headers = {
         "Cache-Control": kept,

@@ -45,10 +45,10 @@ def _without_slash(pages: Sequence[Route]) -> Route:
     paths = {page.path for page in pages}
 
     async def redirect(request: Request) -> Response:
-        path = request.url.path.rstrip("/")
+        path, query = request.scope["path"].rstrip("/"), request.scope["query_string"].decode("latin-1")
         if path not in paths:
             raise HTTPException(404)
-        return RedirectResponse(f"{path}?{request.url.query}" if request.url.query else path)
+        return RedirectResponse(f"{path}?{query}" if query else path)
 
     return Route("/{path:path}/", redirect, methods=["GET"])
 

@@ -20,7 +20,15 @@ from digestif.service.api.requests import MOST_PARAMETERS
 from digestif.service.dashboard import messages
 from digestif.service.dashboard.rendering import environment, rendered
 from digestif.service.security.logins import LogInLimit
-from digestif.service.security.sessions import COOKIE, LIFETIME, Session, Sessions, is_logged_out, shared_secret
+from digestif.service.security.sessions import (
+    COOKIE,
+    LIFETIME,
+    Session,
+    Sessions,
+    cookie_of,
+    is_logged_out,
+    shared_secret,
+)
 from digestif.service.security.tokens import LOCAL, Principal
 from digestif.service.service import Service
 from digestif.service.settings import Scope
@@ -104,8 +112,11 @@ class Visit:
         """A parameter of the address, or a field of the form."""
         return self.form.get(name, self.request.query_params.get(name, default))
 
+    def cookie(self, name: str) -> str | None:
+        return cookie_of(self.request.scope["headers"], name)
+
     def render(self, template: str, *, status: int = 200, **facts: Any) -> Response:
-        name = self.request.cookies.get(SAID, "")
+        name = self.cookie(SAID) or ""
         said = messages.TEXTS.get(name)
         render = partial(
             rendered,
@@ -115,7 +126,7 @@ class Visit:
             has_tokens=bool(self.service.tokens),
             form_token=self.sessions.form_token(self.session),
             here=self.here,
-            page=self.request.url.path,
+            page=self.request.scope["path"],
             now=self.now,
             said=said,
             said_kind="good" if messages.has_changed(name) else "note",
@@ -128,9 +139,10 @@ class Visit:
 
     @property
     def here(self) -> str:
-        """The path and the query of this page."""
-        query = self.request.url.query
-        return self.request.url.path + (f"?{query}" if query else "")
+        """The path and the query of this page. Those of `request.url` stay in a cache of the standard library."""
+        scope = self.request.scope
+        query = scope["query_string"].decode("latin-1")
+        return f"{scope['path']}?{query}" if query else str(scope["path"])
 
     def went_to(self, place: str, said: str) -> Response:
         """Go on to a page, which shows a message."""
@@ -150,7 +162,7 @@ class Visit:
     def remember(self, response: Response) -> None:
         """Give the browser its session, unless it has sent it."""
         cookie = self.sessions.sealed(self.session)
-        if self.request.cookies.get(COOKIE) != cookie:
+        if self.cookie(COOKIE) != cookie:
             response.set_cookie(
                 COOKIE, cookie, max_age=LIFETIME, path="/", httponly=True, samesite="strict", secure=self.is_https
             )
@@ -218,7 +230,7 @@ class Reception:
             raise Refused(400, "The address can’t be read", f"It has more than {MOST_PARAMETERS} parameters.")
         sessions = await self._of_store(self.service.digests.store)
         now = wall_clock()
-        session = sessions.opened(request.cookies.get(COOKIE), now=now)
+        session = sessions.opened(cookie_of(request.scope["headers"], COOKIE), now=now)
         self._count(session)
         if session is None or await self._is_logged_out(session):
             return Visit(self.service, request, sessions.begin(now=now), sessions)
