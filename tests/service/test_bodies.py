@@ -40,6 +40,13 @@ ALONE = {  # bodies of one record, and their answers
     "numbers near zero": (one(b"[%b]" % filled(b"5e-324")), 422),
     "numbers between two others": (one(b"[%b]" % filled(b"1.234567890123456820834020969844661323540e250")), 422),
     "numbers beyond, in disguise": (one(b"[%b]" % filled(b"1e%b308" % (b"0" * 30))), 422),
+    "numbers halfway between two floats": (one(b"[%b]" % b",".join([b"9007199254740993.0"] * 99_000)), 422),
+    "short ones of these": (one(b"[%b]" % b",".join([b"1e23"] * 99_000)), 422),
+    "numbers beyond 64 bits": (one(b"[%b]" % b",".join([b"1" * 40] * 99_000)), 422),
+    "objects beside a number beyond 64 bits": (
+        one(b"[%b,%b]" % (b"1" * 30, b",".join([b'{"a":{"b":1}}'] * 16_000))),
+        202,
+    ),
     "a number that does not end": (one(b"1" * BODY), 422),
     "small numbers": (one(b"[%b]" % filled(b"1")), 422),
     "arrays": (one(b"[%b]" % filled(b"[]")), 422),
@@ -98,7 +105,7 @@ def test_no_body_keeps_the_event_loop(form: Form, name: str, body: bytes, status
     assert pauses.longest < MOST, pauses
 
 
-SHAPES = [b"1", b"[]", b"[" * 60 + b"]" * 60, b'{"a":1}', b'{"a":"\\u003a"}', '"é"'.encode(), b"1e308", b"1" * 40]
+SHAPES = [b"1", b"[]", b"[" * 60 + b"]" * 60, b'{"a":1}', b'{"a":"\\u003a"}', '"é"'.encode(), b"1e308", b"1" * 40, b"1e23"]
 
 
 @pytest.mark.parametrize("size", [SMALL, QUICK])
