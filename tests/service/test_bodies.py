@@ -207,6 +207,15 @@ def test_in_a_long_body_the_wrong_record_is_named(client: Client) -> None:
     assert (costly.status, costly.json()["detail"].split(":")[0]) == (422, "$[300].value")
 
 
+def test_the_answer_to_an_unknown_field_is_short_however_long_its_name_is(client: Client) -> None:
+    long = client.post(ADD, b'{"value":1,"%b":1}' % (b"a" * (1 << 20)))
+    path = client.post(ADD, b'{"value":1,"%b":1}' % (b" - at `" * 1000))
+
+    assert (long.status, path.status) == (422, 422)
+    assert "unknown field `aaa" in long.json()["errors"][0]["detail"]
+    assert len(long.body) + len(path.body) < 2000
+
+
 def test_a_long_body_with_a_key_is_repeated_like_a_short_one(client: Client) -> None:
     body = encode([{"timeline": "t", "value": "x" * 1000} for _ in range(300)])
 

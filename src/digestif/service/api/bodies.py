@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.types import Receive
 
-from digestif.core.texts import did_you_mean
+from digestif.core.texts import did_you_mean, shortened_text
 from digestif.service.api.problems import Fault, Problem
 from digestif.stores.json_text import Costly, exact_counts, may_be_heavy, may_be_precise, refuse_costly
 
@@ -138,6 +138,7 @@ def _names_in(value: Any) -> int:
     return found
 
 
+LONGEST_FAULT = 200  # characters of what is wrong: a name in a body may have millions
 _UNKNOWN = re.compile(r"unknown field `(.*)`")
 _INDEX = re.compile(r"^\[(\d+)\]")
 
@@ -147,6 +148,7 @@ def wrong_shape(
 ) -> Problem:
     """422 with the path that msgspec found in the value at a path, or in elements from a number on."""
     what, _, where = str(error).partition(" - at `")
+    what, where = shortened_text(what, LONGEST_FAULT), shortened_text(where, LONGEST_FAULT)
     path = _INDEX.sub(lambda found: f"[{int(found[1]) + first}]", where.rstrip("`").removeprefix("$"))
     unknown = _UNKNOWN.search(what)
     hint = did_you_mean(unknown[1], list(known)) if unknown and known else ""
