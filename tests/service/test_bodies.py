@@ -40,6 +40,13 @@ ALONE = {  # bodies of one record, and their answers
     "numbers near zero": (one(b"[%b]" % filled(b"5e-324")), 422),
     "numbers between two others": (one(b"[%b]" % filled(b"1.234567890123456820834020969844661323540e250")), 422),
     "numbers beyond, in disguise": (one(b"[%b]" % filled(b"1e%b308" % (b"0" * 30))), 422),
+    "numbers halfway between two floats": (one(b"[%b]" % b",".join([b"9007199254740993.0"] * 99_000)), 422),
+    "short ones of these": (one(b"[%b]" % b",".join([b"1e23"] * 99_000)), 422),
+    "numbers beyond 64 bits": (one(b"[%b]" % b",".join([b"1" * 40] * 99_000)), 422),
+    "objects beside a number beyond 64 bits": (
+        one(b"[%b,%b]" % (b"1" * 30, b",".join([b'{"a":{"b":1}}'] * 16_000))),
+        202,
+    ),
     "a number that does not end": (one(b"1" * BODY), 422),
     "small numbers": (one(b"[%b]" % filled(b"1")), 422),
     "arrays": (one(b"[%b]" % filled(b"[]")), 422),
@@ -98,7 +105,7 @@ def test_no_body_keeps_the_event_loop(form: Form, name: str, body: bytes, status
     assert pauses.longest < MOST, pauses
 
 
-SHAPES = [b"1", b"[]", b"[" * 60 + b"]" * 60, b'{"a":1}', b'{"a":"\\u003a"}', '"é"'.encode(), b"1e308", b"1" * 40]
+SHAPES = [b"1", b"[]", b"[" * 60 + b"]" * 60, b'{"a":1}', b'{"a":"\\u003a"}', '"é"'.encode(), b"1e308", b"1" * 40, b"1e23"]
 
 
 @pytest.mark.parametrize("size", [SMALL, QUICK])
@@ -198,6 +205,15 @@ def test_in_a_long_body_the_wrong_record_is_named(client: Client) -> None:
 
     assert paths == ["$[300].value[0]", "$[300].timeline"]
     assert (costly.status, costly.json()["detail"].split(":")[0]) == (422, "$[300].value")
+
+
+def test_the_answer_to_an_unknown_field_is_short_however_long_its_name_is(client: Client) -> None:
+    long = client.post(ADD, b'{"value":1,"%b":1}' % (b"a" * (1 << 20)))
+    path = client.post(ADD, b'{"value":1,"%b":1}' % (b" - at `" * 1000))
+
+    assert (long.status, path.status) == (422, 422)
+    assert "unknown field `aaa" in long.json()["errors"][0]["detail"]
+    assert len(long.body) + len(path.body) < 2000
 
 
 def test_a_long_body_with_a_key_is_repeated_like_a_short_one(client: Client) -> None:

@@ -13,6 +13,7 @@ from digestif.stores.codec import Sealer
 from digestif.stores.json_text import (
     BETWEEN_LINES,
     BETWEEN_OBJECTS,
+    MOST_PRECISE,
     Costly,
     Counts,
     decoded_size,
@@ -164,6 +165,23 @@ def test_more_than_a_hundred_numbers_that_take_long_are_refused(number: bytes) -
 
     with pytest.raises(Costly, match="send them as strings"):
         refuse_costly(array_of(number, 101))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [b"9007199254740993.0", b"9.007199254740993e15", b"562949953421312.0625", b"1.000000000000000111022", b"1e23"]
+    + [b"-1E+023", b"90071992547409930e-1", b"1" * 39],
+)
+def test_many_thousands_of_numbers_between_two_floats_or_beyond_64_bits_are_refused(number: bytes) -> None:
+    refuse_costly(array_of(number, MOST_PRECISE))
+
+    with pytest.raises(Costly, match="send them as strings"):
+        refuse_costly(array_of(number, MOST_PRECISE + 10))
+
+
+@pytest.mark.parametrize("number", [b"0.12345678901234567", b"-123456.78901234567", b"1.5e-07", b"9007199254740993"])
+def test_usual_numbers_are_allowed_as_often_as_others(number: bytes) -> None:
+    refuse_costly(array_of(number, 99_999))
 
 
 @pytest.mark.parametrize(

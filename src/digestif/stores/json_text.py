@@ -105,12 +105,15 @@ MOST_CONTAINERS = 32_768  # arrays and objects of a value: msgspec takes some 10
 MOST_ITEMS = 100_000  # elements of all of them
 MOST_DIGITS = 40  # of a number: 128 bits; hardly a reader knows longer ones
 MOST_HEAVY = 100  # numbers that msgspec can't read in the fast way: each takes it some 10 µs
+MOST_PRECISE = 10_000  # numbers that may be halfway between two floats, or are beyond 64 bits: each takes up to 1 µs
 _PRECISE = 20  # digits, from which a number with an exponent may be heavy
 
 _HEAVY = re.compile(rb"[eE](?:(?<=[\d.]{%d}.)|[+-]?0*+(?:2[7-9]\d|[3-9]\d\d|[1-9]\d{3}))" % _PRECISE)
+_HALFWAY = re.compile(rb"[eE](?:(?<=[\d.]{16}.)|\+?0*+[1-9]\d)|\.(?<=\d{15}.)")  # also 1e23, which has few digits
 _UNFINISHED = re.compile(rb"[\d.eE+-]*+\Z")  # a number that may go on in the next slice
 _DIGITS = bytes.maketrans(b"E123456789", b"e000000000")
 _MANY_ZEROS, _TOO_MANY_ZEROS = b"0" * _PRECISE, b"0" * (MOST_DIGITS + 1)
+_LONG_WHOLE = b"0" * 15 + b"."
 
 
 class Costly(ValueError):
@@ -127,22 +130,38 @@ def refuse_costly(text: bytes) -> None:
     """Raise Costly for the JSON text of a value that takes long to decode, or has a number of very many digits."""
     if len(text) > 2 * MOST_CONTAINERS and is_many(counts(text)):
         refuse_many(exact_counts(text))
-    if may_be_heavy(text):
+    if may_be_heavy(text) or may_be_precise(text):
         _refuse_heavy(text)
 
 
+def may_be_precise(text: bytes) -> bool:
+    """True unless few numbers of a JSON text can be halfway between two floats or beyond 64 bits. Costs little."""
+    if len(text) <= len(b"1e23,") * MOST_PRECISE:
+        return False
+    digits = text.translate(_DIGITS, b"+-")
+    found = digits.count(b"0e") + digits.count(_LONG_WHOLE)
+    return found + digits.translate(None, b".").count(_MANY_ZEROS) > MOST_PRECISE
+
+
 def _refuse_heavy(text: bytes) -> None:
-    heavy, rest = 0, b""
+    heavy, precise, rest = 0, 0, b""
     for part in outside_strings(text):
         numbers = rest + part
         if _TOO_MANY_ZEROS in numbers.translate(_DIGITS):
             raise Costly(f"a number has more than {MOST_DIGITS} digits; send it as a string")
         rest = _unfinished(numbers)
-        heavy += len(_HEAVY.findall(numbers, 0, len(numbers) - len(rest)))
+        finished = numbers[: len(numbers) - len(rest)]
+        heavy += len(_HEAVY.findall(finished))
+        precise += len(_HALFWAY.findall(finished)) + finished.translate(_DIGITS, b".").count(_MANY_ZEROS)
         if heavy + bool(_HEAVY.search(rest)) > MOST_HEAVY:
             raise Costly(
                 f"more than {MOST_HEAVY} numbers are beyond 1e±270, or have more than {_PRECISE - 1} digits and an "
                 "exponent; send them as strings"
+            )
+        if precise > MOST_PRECISE:
+            raise Costly(
+                "many thousands of numbers have more than 15 digits and a point or an exponent, an exponent from 10 "
+                f"on, or more than {_PRECISE - 1} digits; send them as strings"
             )
 
 
