@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from hashlib import sha1
 from random import Random
 
 from digestif.clock import wall_clock
@@ -15,6 +16,11 @@ os.register_at_fork(after_in_child=random.seed)
 def fresh_id() -> str:
     """A unique id: 80 random bits in hexadecimal."""
     return secrets.token_hex(10)
+
+
+def derived_id(together: str, name: str) -> str:
+    """An id for one of several things that have a fresh id together. It says nothing about the others."""
+    return sha1(f"{together}\0{name}".encode(), usedforsecurity=False).hexdigest()[:20]
 
 
 def fresh_key() -> str:

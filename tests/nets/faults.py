@@ -1057,6 +1057,14 @@ TENANTS = [
         model=False,
     ),
     Fault(
+        says="ids of digests count the others of their claim",
+        file="stores/rows/leases.py",
+        old="slot, grant, fresh_id=derived_id(grant.token, timeline)",
+        new='slot, grant, fresh_id=f"{grant.token}-{len(leases)}"',
+        directed="test_the_id_of_a_digest_does_not_depend_on_others_in_its_claim",
+        model=False,
+    ),
+    Fault(
         says="a process that has read the named prefixes once never learns of others",
         file="stores/tenants.py",
         old="if known is None or monotonic() >= self._good_until:",

@@ -387,6 +387,13 @@ ORDERS = [
         found_by=("test_documents_that_are_too_old_leave_every_ring",),
     ),
     Fault(
+        says="ids of digests count the others of their claim",
+        file="include/claims.lua",
+        old="derived_id(request.token, timeline.name)",
+        new="derived_id(request.token, tostring(#leases))",
+        found_by=("test_the_id_of_a_digest_does_not_depend_on_others_in_its_claim[claimed]",),
+    ),
+    Fault(
         says="documents of all rings count as entries of each",
         file="keep.lua",
         old="return call('ZLEXCOUNT', INDEX, '[' .. first, '(' .. first .. NO_TEXT)",

@@ -11,6 +11,7 @@ from digestif.core.machine import Seen, Slot, Unfinished
 from digestif.core.records import State
 from digestif.core.terms import Openings, Override
 from digestif.core.transfer import FOREVER
+from digestif.ids import derived_id
 from digestif.stores.base import (
     Admission,
     Burial,
@@ -96,6 +97,7 @@ class Step(NamedTuple):
 
 
 BATCH = [("t", record("a", 2)), ("t", record("b")), ("u", record("x")), ("v", record("y")), ("w", record("z"))]
+PAGE_U = derived_id("page", "u")
 EVERYDAY = [  # of any store
     Step("add", lambda digests: digests.add("t", record("a", 1), now=0)),
     Step("add", lambda digests: digests.add_many(BATCH, now=1)),
@@ -121,11 +123,11 @@ EVERYDAY = [  # of any store
     Step("claim", lambda digests: claimed(digests.store)),
     Step(
         "bury",
-        lambda digests: digests.store.bury([Burial(lease("u", "page", "page-0"), "it is refused", 10_000)], now=8_000),
+        lambda digests: digests.store.bury([Burial(lease("u", "page", PAGE_U), "it is refused", 10_000)], now=8_000),
     ),
     Step("complete", lambda digests: digests.store.complete([Completion(lease("v", "page"), 10_000)], now=8_000)),
     Step("release", lambda digests: digests.store.release([Release(lease("w", "page"), None)], now=8_000)),
-    Step("replay", lambda digests: digests.replay("page-0", now=9)),
+    Step("replay", lambda digests: digests.replay(PAGE_U, now=9)),
     Step("discard", lambda digests: digests.discard("of-a", now=9)),
     Step("requeue", lambda digests: digests.requeue("of-e", now=9)),
     # A lease that is ended, a dispatch that got lost, and records that expire

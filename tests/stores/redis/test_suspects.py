@@ -10,6 +10,7 @@ import pytest
 
 from digestif.core.damage import Damage
 from digestif.core.terms import Terms
+from digestif.ids import derived_id
 from digestif.stores.base import Arrival, Burial, ClaimPage, Completion, Lease, Release, Store, SuspectGroup
 from digestif.stores.memory import MemoryStore
 from digestif.stores.redis.store import RedisStore
@@ -189,7 +190,7 @@ def test_what_came_meanwhile_is_the_digest_of_a_suspect_that_was_empty() -> None
 
         [lease] = claim_suspects(stores, now=LATER, alone=True).leases
 
-        assert (lease.digest_id, lease.lapses) == (f"suspects@{LATER}-0", 0)
+        assert (lease.digest_id, lease.lapses) == (derived_id(f"suspects@{LATER}", "t"), 0)
         assert stores.look("t")["slot"]["group"] == 0
 
 

@@ -97,7 +97,7 @@ class RedisLeases(RedisRings):
             # A token for each round: a process that was frozen between two rounds may claim a timeline again whose
             # lease of the first round has lapsed, and that lease must not be valid again.
             own = f"{token}.{rounds}" if rounds else token
-            terms = {"token": own, "lease": lease, "first": len(leases), "asks": asks}
+            terms = {"token": own, "lease": lease, "asks": asks}
             rounds += 1
             claimed = self._claim("claim", partition, names, terms, now=now)
             leases += claimed.leases
@@ -151,7 +151,7 @@ class RedisLeases(RedisRings):
             if chosen:
                 claims[partition] = _Found(chosen, f"{token}.{partition}")
                 left -= len(chosen)
-        for partition, page in self._claim_found(claims, {"lease": lease, "first": 0, "asks": asks}, now=now).items():
+        for partition, page in self._claim_found(claims, {"lease": lease, "asks": asks}, now=now).items():
             answers[partition] = _after_look(answers[partition], page)
         return [answers[partition] for partition in partitions]
 
@@ -204,7 +204,7 @@ class RedisLeases(RedisRings):
         if not names:
             return ClaimPage([], 0, size=group.size)
         chosen = {"size": group.size, "is_decided": group.is_decided, "alone": group.alone}
-        terms = {"token": token, "lease": lease, "first": 0, "asks": asks, **chosen}
+        terms = {"token": token, "lease": lease, "asks": asks, **chosen}
         page = self._claim("claim_suspects", partition, names, terms, now=now)
         others_were_faster = not (page.leases or page.candidates or page.retired or page.passed_over)
         return page._replace(more=len(found) == wanted or others_were_faster)

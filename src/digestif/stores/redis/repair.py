@@ -6,6 +6,7 @@ from digestif.core.damage import LOST_AND_FOUND, Damage, legible
 from digestif.core.texts import LONGEST_TEXT
 from digestif.core.times import Millis
 from digestif.errors import StoreUnavailable
+from digestif.ids import derived_id
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import NO_KEYS, Call, Scripts
@@ -27,7 +28,7 @@ class Repair:
         self._partition = partition
         self._ring = ring
         self._now = now
-        self._ids = (f"{token}-{number}" for number in count())  # of dead letters
+        self._ids = (derived_id(token, str(number)) for number in count())  # of dead letters
 
     def run(self, *, dry_run: bool) -> list[Damage]:
         """Repair and survey in turn until nothing is found. Returns what the first survey found."""

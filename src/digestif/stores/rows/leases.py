@@ -9,6 +9,7 @@ from digestif.core import machine
 from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.times import Millis
+from digestif.ids import derived_id
 from digestif.stores.base import (
     PAGE_TIMELINES,
     Admission,
@@ -74,7 +75,7 @@ def _open_all(rows: Rows, timelines: Sequence[tuple[str, Slot]], grant: Grant, *
         elif machine.must_be_admitted(slot, asks=asks):
             candidates.append(Candidate(timeline, slot, grant.now))
         else:
-            leases.append(_open(rows, timeline, slot, grant, fresh_id=f"{grant.token}-{len(leases)}"))
+            leases.append(_open(rows, timeline, slot, grant, fresh_id=derived_id(grant.token, timeline)))
     return ClaimPage(leases, 0, candidates=tuple(candidates))
 
 
@@ -96,7 +97,7 @@ def admit(rows: Rows, admissions: Sequence[Admission], grant: Grant | None, *, n
                 kept += 1
             elif grant is not None:
                 noted = grant._replace(group=group)
-                leases.append(_open(rows, timeline, slot, noted, fresh_id=f"{grant.token}-{len(leases)}"))
+                leases.append(_open(rows, timeline, slot, noted, fresh_id=derived_id(grant.token, timeline)))
             elif slot.state is State.WAITING:
                 rows.put_slot(timeline, machine.after_schedule(slot, now=now))
                 ready.append(Due(timeline, slot.at))

@@ -4,10 +4,11 @@ import pytest
 
 from digestif import Digests, Fate
 from digestif.clock import monotonic
+from digestif.core import machine
 from digestif.core.tenants import LEARNED_WITHIN, MOST_TENANTS
 from digestif.core.times import to_seconds
 from digestif.errors import Overloaded
-from digestif.stores.base import HISTORY_LIMIT, PAGE_TIMELINES, Completion, Store
+from digestif.stores.base import HISTORY_LIMIT, PAGE_TIMELINES, Admission, Completion, Lease, Store
 from digestif.stores.documents import EVICTED, Bounds, Document
 from digestif.stores.tenants import TENANTS_NOTE, TenantsNote
 from digestif.testing.conformance.base import Suite, in_sync_mode_only
@@ -62,6 +63,17 @@ def keep(store: Store, key: str, ring: str, *, bounds: Bounds, body: bytes = b"1
 
 def shelf(store: Store) -> list[str]:
     return [document.key for document in store.documents("shelf", limit=100, now=NOW)]
+
+
+def ids_of_claims(store: Store, *, asks: bool) -> dict[str, str]:
+    """Open all that is due, claimed or admitted with the same token; the ids of the digests by timeline."""
+    leases: list[Lease] = []
+    for partition in range(store.partitions):
+        page = store.claim(partition, 100, token="claim", lease=LEASE, now=NOW, asks=asks)
+        admissions = [Admission(each.timeline, machine.seen(each.slot)) for each in page.candidates]
+        leases += page.leases
+        leases += store.admit(admissions, token="claim", lease=LEASE, now=NOW).leases if admissions else []
+    return {lease.timeline: lease.digest_id for lease in leases}
 
 
 def pass_time(monkeypatch: pytest.MonkeyPatch, millis: int) -> None:
@@ -156,6 +168,21 @@ class TenantRings(Suite):
         for prefix in prefixes:
             found = [entry.timeline for entry in store.history(None, limit=10, prefix=prefix)]
             assert sorted(found) == sorted([f"{prefix}\U0010ffff", f"{prefix}z"])
+
+    @pytest.mark.parametrize("asks", [False, True], ids=["claimed", "admitted"])
+    def test_the_id_of_a_digest_does_not_depend_on_others_in_its_claim(self, store: Store, asks: bool) -> None:
+        """Fact 88. Ids of one claim differ, and none counts the digests of others."""
+        alone: dict[str, str] = {}
+        for timeline in ("a:1", "b:0"):
+            arrive(store, timeline, ["a"])
+            alone |= ids_of_claims(store, asks=asks)
+            delete(store, timeline, now=NOW)
+        arrive_everywhere(store, ["a:1", *(f"b:{number}" for number in range(20))])
+
+        ids = ids_of_claims(store, asks=asks)
+
+        assert len(set(ids.values())) == len(ids) == 21
+        assert alone == {timeline: ids[timeline] for timeline in ("a:1", "b:0")}
 
     def test_a_tenant_does_not_push_out_removals_of_others(self, store: Store) -> None:
         """Fact 78. Records that expire in more timelines than a ring remembers leave those of other rings alone."""

@@ -18,7 +18,7 @@ local function admit(timeline, later, group)
     save_timeline(timeline)
     held_back = held_back + 1
   elseif request.token then
-    local fresh_id = request.token .. '-' .. #leases
+    local fresh_id = derived_id(request.token, timeline.name)
     table.insert(leases, open(timeline, request.token, request.lease, fresh_id, group))
   elseif slot.state == 'waiting' then
     table.insert(ready, { timeline.name, slot.at })

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Open timelines that may be claimed; those without any record become idle, and damaged ones leave the schedule.
 -- KEYS   12… the timelines
--- ARGV   4 {count, token, lease, first, asks, room}: the lease in milliseconds; the number of the first fresh digest;
---        whether all timelines are answered as candidates; how many bytes are read along, HEAVY if it does not say
+-- ARGV   4 {count, token, lease, asks, room}: the lease in milliseconds; whether all timelines are answered as
+--        candidates; how many bytes are read along, HEAVY if it does not say
 -- Reply  a list, or if the call is repeated only its first item: {retired, leases, damaged, now, candidates, losses}:
 --        how many became idle; leases as `open` answers them; numbers of damaged timelines; candidates as
 --        {name, slot, pending}; losses as {name, records}.

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Open those of the given suspects that may join a group.
 -- KEYS   12… the timelines, the first to lapse first
--- ARGV   4 {count, token, lease, first, asks, size, is_decided, alone}: as for `claim`; the size of the group, if it is
+-- ARGV   4 {count, token, lease, asks, size, is_decided, alone}: as for `claim`; the size of the group, if it is
 --        not decided the largest that the worker tries; whether nothing else runs beside the group
 -- Reply  {retired, leases, damaged, now, candidates, losses, size, passed over} as for `claim`; the size of the group,
 --        and how many may not join it

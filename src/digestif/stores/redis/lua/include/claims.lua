@@ -19,6 +19,11 @@ local function look_for_losses(timeline)
   end
 end
 
+-- The id of a new digest that is opened among others: it says nothing about those.
+local function derived_id(token, name)
+  return string.sub(redis.sha1hex(token .. '\0' .. name), 1, 20)
+end
+
 -- Give a lease for a timeline and save it; the answer is the lease, for the caller.
 local function open(timeline, token, lease, fresh_id, group)
   look_for_losses(timeline)
@@ -96,7 +101,7 @@ local function claim(timeline, request, group)
   elseif must_be_admitted(timeline.slot, request.asks, timeline.pending) then
     table.insert(candidates, candidate_of(timeline))
   else
-    local fresh_id = request.token .. '-' .. (request.first + #leases)
+    local fresh_id = derived_id(request.token, timeline.name)
     local is_new, large = not timeline.slot.digest, timeline.slot.large
     table.insert(leases, open(timeline, request.token, request.lease, fresh_id, group))
     pages[#leases] = is_new and whole_page(timeline, large)
