@@ -32,6 +32,15 @@ def test_every_command_of_dev_is_explained() -> None:
     assert [command for command in commands if f"`./dev {command}`" not in PAGE] == []
 
 
+def test_every_change_is_tested_with_the_lowest_versions_too() -> None:
+    choice = (ROOT / "dev").read_text("utf-8").partition("\nlowest() {")[2].partition("\n}")[0]
+    paths = re.findall(r"\btests/[\w./]+", choice)
+
+    assert "./dev lowest" in (ROOT / ".ci" / "run").read_text("utf-8")
+    assert "tests/channels" in paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def test_the_glossary_has_at_most_forty_words() -> None:
     section = (ROOT / "docs" / "internals.md").read_text("utf-8").partition("## Words")[2].partition("\n## ")[0]
     words = [word for word in re.findall(r"^\| ([\w -]+) \|", section, re.MULTILINE) if word != "word"]

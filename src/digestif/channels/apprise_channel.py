@@ -125,7 +125,7 @@ class AppriseChannel(Channel):
     def _refuse_files(self, service: Any) -> None:
         """Raise ConfigError for an argument that names a file: some services read it only when they send."""
         with _silence(logging.ERROR):
-            given = url_to_dict(self._url.reveal()) or {}
+            given = url_to_dict(self._url.reveal()) or {}  # type: ignore[no-untyped-call]
         for name, field in file_arguments(service):
             if given.get(field) and not re.match("https?://", str(given[field]), re.IGNORECASE):
                 raise ConfigError(f"apprise: {name} names {_A_FILE}")
