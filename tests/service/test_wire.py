@@ -125,7 +125,7 @@ def test_a_large_chunk_does_not_make_up_for_tiny_ones_behind_it() -> None:
 
 @pytest.mark.parametrize("sent", [1, 7, 23, 1_000, 100_000])  # bytes at a time
 def test_a_body_in_chunks_of_the_smallest_size_is_accepted_however_it_is_cut(client: Client, sent: int) -> None:
-    body = b'{"value": "' + b"x" * 16 * (SMALL_CHUNKS + 500 if sent > 1 else 1) + b"\"}" + b" " * 3
+    body = b'{"value": "' + b"x" * 16 * (SMALL_CHUNKS + 500 if sent > 1 else 1) + b'"}' + b" " * 3
     wire = CHUNKED.replace(b"Host", b"Connection: close\r\nHost") + in_chunks(body, CHUNK_BYTES)
 
     answer = raw(client, *[wire[start : start + sent] for start in range(0, len(wire), sent)])
