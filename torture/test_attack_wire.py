@@ -205,6 +205,35 @@ def many_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
 
 
+def test_attack_bodies_that_are_renewed_before_they_are_slow(target: Target) -> None:
+    """30 connections of one address held all memory for bodies: those of others were refused."""
+    size, ends = 8 << 20, threading.Event()
+    body = ALLOWED + b"Content-Length: %d\r\n\r\n" % size + b" " * (size - 1)
+
+    def attack() -> None:
+        while not ends.is_set():
+            with socket.socket() as connection, suppress(OSError):
+                connection.settimeout(2)
+                connection.bind(("127.0.0.2", 0))
+                connection.connect(("127.0.0.1", target.client.port))
+                connection.sendall(body)
+                ends.wait(0.9)
+
+    threads = [threading.Thread(target=attack) for _ in range(30)]
+    with beside(target, "renewed bodies") as neighbour:
+        for thread in threads:
+            thread.start()
+        time.sleep(2)
+        large = b'{"value": 1}' + b" " * (1 << 20)
+        statuses = [target.client.post("/v1/timelines/t/records", large).status for _ in range(20)]
+        ends.set()
+        for thread in threads:
+            thread.join(30)
+
+    assert statuses == [202] * 20
+    assert neighbour.statuses == {200}
+
+
 WAITING = {
     "idle": b"",
     "between requests": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",

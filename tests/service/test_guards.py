@@ -12,8 +12,9 @@ import pytest
 
 from digestif.service.connection import HEAD_BYTES, MOST_HEADERS, Connection
 from digestif.service.security.hosts import Hosts
+from digestif.service.security.tokens import Tokens, hash_of
 from digestif.service.server import CONNECTIONS, OTHER_FILES, most_connections
-from digestif.service.settings import Limits
+from digestif.service.settings import Limits, Scope, Token
 from tests.service.harness import TIMEOUT, Client, Reply, serving, settings_with, token_of
 
 pytestmark = pytest.mark.long
@@ -303,6 +304,22 @@ def test_a_head_that_does_not_arrive_is_given_up(strict: Client, monkeypatch: py
 
     assert raw(strict, HEAD).startswith(b"HTTP/1.1 408 ")
     assert raw(strict).startswith(b"HTTP/1.1 408 ")
+
+
+def test_long_texts_in_place_of_a_token_take_no_memory() -> None:
+    long, token = "x" * 32_000, Token(name="long", hash=hash_of("x" * 32_000), scopes=frozenset([Scope.READ]))
+    tokens = Tokens([token])
+    tracemalloc.start()
+    try:
+        assert not any(tokens.find(f"{number}{long}") for number in range(100))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert taken < 100_000
+    holder = tokens.find(long)
+    assert holder is not None
+    assert holder.name == "long"
 
 
 def test_what_is_no_http_is_a_problem(strict: Client) -> None:

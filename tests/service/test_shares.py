@@ -107,8 +107,8 @@ def test_a_network_of_ipv6_counts_as_one_address(host: str, network: str) -> Non
 class Body:
     """A body that arrives."""
 
-    def __init__(self) -> None:
-        self.more_body, self.held, self.is_gone = True, 0, False
+    def __init__(self, address: str = "one") -> None:
+        self.address, self.more_body, self.held, self.is_gone = address, True, 0, False
 
     def give_up_body(self) -> None:
         self.is_gone = True
@@ -142,3 +142,24 @@ def test_a_slow_body_does_not_push_out_faster_ones() -> None:
 
     assert not bodies.take(slow, 30, now=60)
     assert not fast.is_gone
+
+
+def test_a_body_from_the_address_that_holds_most_makes_room_however_young_it_is() -> None:
+    bodies, few, many = Bodies(100), Body("few"), [Body("many") for _ in range(3)]
+    assert bodies.take(few, 20, now=0)
+    assert all(bodies.take(each, 25, now=0.5) for each in many)
+    many[0].more_body = False
+
+    assert bodies.take(Body("new"), 20, now=0.5)
+    assert [each.is_gone for each in (few, *many)] == [False, False, True, False]
+
+
+def test_an_address_gets_no_memory_at_the_cost_of_one_that_holds_less() -> None:
+    bodies, few, many = Bodies(100), Body("few"), Body("many")
+    assert bodies.take(few, 40, now=0)
+    assert bodies.take(many, 60, now=0)
+
+    assert not bodies.take(Body("many"), 10, now=0)
+    assert not bodies.take(Body("new"), 60, now=0)  # it would hold as much as any other
+    assert not few.is_gone
+    assert not many.is_gone

@@ -7,13 +7,24 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from time import thread_time
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from digestif import AsyncDigests
-from digestif.service.connection import AHEAD_BYTES, HEAD_BYTES, HEADER_COST, MOST_READ, SLICE, Connection
+from digestif.service.connection import (
+    AHEAD_BYTES,
+    CHUNK_BYTES,
+    HEAD_BYTES,
+    HEADER_COST,
+    MOST_READ,
+    PARSE_SECONDS,
+    SLICE,
+    SMALL_CHUNKS,
+    Connection,
+)
 from digestif.service.exchange import Exchange
 from digestif.service.service import Service
 from tests.service.harness import TIMEOUT, Client, Reply, served, settings_with
@@ -100,6 +111,48 @@ def test_a_large_body_in_chunks_of_one_byte_is_refused() -> None:
 
     assert (status_of(answer), status_of(fine)) == (b"400", b"202")
     assert pauses.longest < MOST, pauses
+
+
+def test_a_large_chunk_does_not_make_up_for_tiny_ones_behind_it() -> None:
+    large, tiny = b"%x\r\n%b\r\n" % (4_000_000, b" " * 4_000_000), b"1\r\n \r\n"
+    with measured() as pauses, served(service()) as client:
+        answer = raw(client, CHUNKED + large + tiny * 5_000)
+
+    assert status_of(answer) == b"400"
+    assert b"chunks of the body" in answer
+    assert pauses.longest < MOST, pauses
+
+
+@pytest.mark.parametrize("sent", [1, 7, 23, 1_000, 100_000])  # bytes at a time
+def test_a_body_in_chunks_of_the_smallest_size_is_accepted_however_it_is_cut(client: Client, sent: int) -> None:
+    body = b'{"value": "' + b"x" * 16 * (SMALL_CHUNKS + 500 if sent > 1 else 1) + b'"}' + b" " * 3
+    wire = CHUNKED.replace(b"Host", b"Connection: close\r\nHost") + in_chunks(body, CHUNK_BYTES)
+
+    answer = raw(client, *[wire[start : start + sent] for start in range(0, len(wire), sent)])
+
+    assert len(body) % CHUNK_BYTES == 0
+    assert status_of(answer) == b"202"
+
+
+def test_what_one_connection_sends_is_parsed_in_turns_with_others() -> None:
+    """Requests of 64 KiB come in one read, and each slice of them takes part of the time."""
+    slices: list[Connection] = []
+
+    class Slow(Connection):
+        def _parse(self, data: bytes) -> None:
+            slices.append(self)
+            end = thread_time() + PARSE_SECONDS
+            while thread_time() < end:
+                pass
+            super()._parse(data)
+
+    body = b'{"value": 1}' + b" " * 400_000
+    wire = HEAD.replace(b"Host", b"Connection: close\r\nHost") + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with measured() as pauses, served(service(), http=Slow) as client:
+        assert status_of(raw(client, wire)) == b"202"
+
+    assert len(slices) > 400_000 // SLICE
+    assert pauses.longest < 4 * PARSE_SECONDS, pauses
 
 
 def test_a_small_body_may_come_in_chunks_of_one_byte(client: Client) -> None:

@@ -39,7 +39,8 @@ SMALL_SLICE = 256  # bytes that are parsed at once if there may be several reque
 VERSION = b"HTTP/1"  # in each request that another one can follow
 MOST_READ = 8 * SLICE  # bytes that are read at once
 BODY_FREE = 32 << 10  # bytes of a body that need none of the memory that all bodies share
-SMALL_CHUNKS = 1_000  # chunks of a body that may have less than CHUNK_BYTES each, as a mean
+PARSE_SECONDS = 0.005  # after which other connections have their turn
+SMALL_CHUNKS = 1_000  # chunks in a row that may have less than CHUNK_BYTES each, as a mean
 CHUNK_BYTES = 16
 
 
@@ -77,12 +78,14 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._exchanges: deque[Exchange] = deque()  # the first one is being answered
         self._in_head, self._head_size = True, 0
-        self._chunks = 0  # of a body
+        self._chunks = 0  # of a body, in a row that is too small so far
+        self._chunks_from = 0  # the byte of the body with which they begin
         self._unused = 0  # bytes behind the last part of a body: of the lines between chunks, and of trailers
         self._ahead = 0  # bytes of requests that wait for their turn
         self._is_closing = False
         self._is_full = False  # the client does not read what it was sent
-        self._is_paused = False  # nothing is read
+        self._is_paused = False  # nothing is read or parsed
+        self._is_going_on = False  # that ends soon
         self._unparsed = bytearray()  # behind MOST_AHEAD requests
         self._aborting: asyncio.TimerHandle | None = None  # while the client does not read
         self._draining: list[asyncio.Future[None]] = []
@@ -150,8 +153,13 @@ class Connection(asyncio.Protocol):
             self._parse_slices()
 
     def _parse_slices(self) -> None:
-        """Parse what has come, until reading pauses: the parser itself can't stop."""
+        """Parse what has come, until reading pauses or others have to have their turn: the parser itself can't stop."""
+        until = self._loop.time() + PARSE_SECONDS
         while self._unparsed and not self._is_paused and not self._is_closing:
+            if self._loop.time() > until:
+                self._pause_reading()
+                self.read_on()
+                break
             data = bytes(self._unparsed[:SLICE])
             if data.count(VERSION) > 1:
                 data = data[:SMALL_SLICE]
@@ -184,10 +192,17 @@ class Connection(asyncio.Protocol):
         """Limit what is no part of a body: the parser copies all of a trailer again for each part that comes."""
         if self._unused > HEAD_BYTES + SLICE:
             self._refuse(Problem(431, f"a line between chunks, or the trailers, have more than {HEAD_BYTES} bytes"))
-        elif self._chunks > SMALL_CHUNKS and self._chunks * CHUNK_BYTES > exchange.received:
-            self._refuse(Problem(400, f"the chunks of the body have less than {CHUNK_BYTES} bytes each"))
+        elif self._has_small_chunks(exchange.received):
+            self._refuse(Problem(400, f"{SMALL_CHUNKS} chunks of the body have less than {CHUNK_BYTES} bytes each"))
         elif self._end is None:
             self._wait(self.body_seconds, self._refuse_slow_body)
+
+    def _has_small_chunks(self, received: int) -> bool:
+        """Judge the chunks that came in a row. A large one ends the row, and does not make up for those behind it."""
+        spare = received - self._chunks_from - self._chunks * CHUNK_BYTES
+        if spare >= 0:
+            self._chunks, self._chunks_from = 0, received - min(spare, CHUNK_BYTES)  # of a chunk that has not ended
+        return self._chunks > SMALL_CHUNKS
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -226,14 +241,15 @@ class Connection(asyncio.Protocol):
         if not self._in_head:  # a trailer, behind a body in chunks: guards have read the headers by then
             return
         if len(self._headers) == MOST_HEADERS:
-            self._refuse(Problem(431, f"the request has more than {MOST_HEADERS} headers"))
+            if not self._is_closing:
+                self._refuse(Problem(431, f"the request has more than {MOST_HEADERS} headers"))
             return
         name = name.lower()
         self._length += len(name) + len(value)
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
         elif name == b"transfer-encoding":
-            self._chunks = self._unused = 0
+            self._chunks = self._chunks_from = self._unused = 0
             if value.lower() != b"chunked":
                 self._is_coded = True
         self._headers.append((name, value))
@@ -289,7 +305,7 @@ class Connection(asyncio.Protocol):
             **self._addresses,
         }
 
-    def on_chunk_header(self) -> None:
+    def on_chunk_complete(self) -> None:
         self._chunks += 1
 
     def on_body(self, body: bytes) -> None:
@@ -385,8 +401,7 @@ class Connection(asyncio.Protocol):
         with suppress(OSError):  # the client is gone
             self.transport.write_eof()
         self._wait(LINGER_SECONDS, self.close)
-        if self._is_paused:
-            self.transport.resume_reading()
+        self.transport.resume_reading()
 
     def shutdown(self) -> None:
         """End as soon as the requests are answered that are here, or do not arrive within a moment.
@@ -422,9 +437,15 @@ class Connection(asyncio.Protocol):
 
     def read_on(self) -> None:
         """Go on with what was read already, then with what comes, unless enough requests wait for their turn."""
-        if not self._is_paused or self._is_closing or not self._has_room_ahead:
-            return
-        self._is_paused = False
+        if self._is_paused and self._has_room_ahead and not self._is_going_on:
+            self._is_going_on = True
+            if self._unparsed:
+                self._loop.call_soon(self._go_on)
+            else:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_paused = self._is_going_on = False
         self._parse_slices()
         if not self._is_paused and not self._is_closing:
             self.transport.resume_reading()

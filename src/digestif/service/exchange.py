@@ -21,6 +21,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 class Wire(Protocol):
     """What an exchange needs of its connection."""
 
+    address: str
+
     def write(self, data: bytes) -> None: ...
     def read_on(self) -> None: ...
     async def drained(self) -> None: ...
@@ -105,6 +107,10 @@ class Exchange:
     def end_body(self) -> None:
         self.more_body = False
         self._wake()
+
+    @property
+    def address(self) -> str:
+        return self._wire.address
 
     def give_up_body(self) -> None:
         """Refuse the rest of the body, so that others have room."""

@@ -1,6 +1,6 @@
 """What the connections of a server share: a number of places, and memory for the bodies of requests."""
 
-from collections import deque
+from collections import Counter, deque
 from heapq import nsmallest
 from ipaddress import IPv6Address
 from typing import Protocol
@@ -85,6 +85,9 @@ class Places:
 class Holder(Protocol):
     """A request whose body is under way."""
 
+    @property
+    def address(self) -> str: ...
+
     more_body: bool
     held: int  # bytes of the shared memory
 
@@ -94,31 +97,47 @@ class Holder(Protocol):
 class Bodies:
     """Memory for what is beyond the first part of each body, until its request has ended.
 
-    If all of it is taken, the body that has been arriving for longest makes room, if that is more than a moment.
+    If all of it is taken, a body makes room that has not arrived yet: one from the address that holds most, if that is
+    more than the newcomer's would hold; or the one that has been arriving for longest, if that is more than a moment.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._used = 0
         self._holders: dict[Holder, float] = {}  # since when, the first one first
+        self._by_address: Counter[str] = Counter()
 
     def take(self, holder: Holder, size: int, *, now: float) -> bool:
         """Take memory for a further part. False if there is none."""
         while self._used + size > self.most:
-            slow = next((each for each in self._holders if each.more_body), None)
-            if slow is None or slow is holder or self._holders[slow] > now - SLOW_AFTER:
+            other = self._gives_way(holder, size, now)
+            if other is None:
                 return False
-            self.free(slow)
-            slow.give_up_body()
+            self.free(other)
+            other.give_up_body()
         self._holders.setdefault(holder, now)
         holder.held += size
         self._used += size
+        self._by_address[holder.address] += size
         return True
+
+    def _gives_way(self, holder: Holder, size: int, now: float) -> Holder | None:
+        arriving = [each for each in self._holders if each.more_body]
+        if not arriving:
+            return None
+        most = max(arriving, key=lambda each: self._by_address[each.address])
+        if self._by_address[most.address] > self._by_address[holder.address] + size:
+            return most
+        slow = arriving[0]
+        return slow if slow is not holder and self._holders[slow] <= now - SLOW_AFTER else None
 
     def free(self, holder: Holder) -> None:
         """Free what a request holds."""
         self._holders.pop(holder, None)
         self._used -= holder.held
+        self._by_address[holder.address] -= holder.held
+        if not self._by_address[holder.address]:
+            del self._by_address[holder.address]
         holder.held = 0
 
 

@@ -9,7 +9,15 @@ from msgspec.structs import replace
 
 from digestif.clock import monotonic
 from digestif.errors import StoreUnavailable
-from digestif.service.security.sessions import COOKIE, LIFETIME, LONGEST_COOKIE, Session, Sessions, cookie_of, shared_secret
+from digestif.service.security.sessions import (
+    COOKIE,
+    LIFETIME,
+    LONGEST_COOKIE,
+    Session,
+    Sessions,
+    cookie_of,
+    shared_secret,
+)
 from digestif.service.service import Service
 from digestif.service.settings import Limits, Scope
 from digestif.stores.memory import MemoryStore

@@ -10,8 +10,6 @@ from digestif.service.security.sessions import log_out
 from digestif.service.security.tokens import fingerprint
 from digestif.service.settings import Scope
 
-LONGEST_TOKEN = 200
-
 
 def routes(reception: Reception) -> list[Route]:
     async def log_in(visit: Visit) -> Response:
@@ -32,7 +30,7 @@ async def _ask(visit: Visit) -> Response:
 
 async def _log_in(visit: Visit, reception: Reception) -> Response:
     await check_form(visit)
-    token = visit.asked("token").strip()[:LONGEST_TOKEN]
+    token = visit.asked("token").strip()
     holder = visit.service.tokens.find(token)
     if holder is None:
         return _unknown(visit, reception)

@@ -10,6 +10,7 @@ from digestif.ids import fresh_secret
 from digestif.service.settings import Scope, Token
 
 FOUND = 256  # texts, known or not, whose holders are remembered
+LONGEST_FOUND = 200  # characters of each of them; tokens of our own are shorter
 MARK = "dgf_"  # begins each token, so that scanners for leaked secrets can find it
 
 
@@ -37,11 +38,15 @@ class Tokens:
         self._by_hash = {
             token.hash: Principal(name=token.name, scopes=token.scopes, prefix=token.prefix) for token in tokens
         }
-        self.find = lru_cache(FOUND)(self._find)  # tokens come again and again, and hashing costs more than the rest
+        self._found = lru_cache(FOUND)(self._find)  # tokens come again and again, and hashing costs more than the rest
         self._by_fingerprint = {_fingerprint(known): holder for known, holder in self._by_hash.items()}
 
     def __bool__(self) -> bool:
         return bool(self._by_hash)
+
+    def find(self, text: str) -> Principal | None:
+        """Return the holder of a token. Texts that strangers make long are not remembered."""
+        return self._found(text) if len(text) <= LONGEST_FOUND else self._find(text)
 
     def _find(self, text: str) -> Principal | None:
         """The holder of a token. Looking a hash up tells an attacker nothing about other hashes."""
