@@ -18,6 +18,7 @@ from digestif.stores.json_text import (
     Counts,
     decoded_size,
     exact_counts,
+    least_size,
     outside_strings,
     pieces,
     refuse_costly,
@@ -66,6 +67,18 @@ def test_the_estimated_size_of_a_decoded_value_is_hardly_ever_lower_than_the_tru
 
 def test_signs_inside_of_strings_make_no_value_large() -> None:
     assert decoded_size(SHAPES["signs in a string"]) < 2 * LENGTH
+
+
+def test_no_value_is_smaller_than_the_least_size_of_its_text() -> None:
+    alphabet = 'a\\"/\n\x00 é😀u'
+
+    @given(st.recursive(st.text(alphabet=alphabet), lambda inner: st.dictionaries(st.text(alphabet=alphabet), inner)))
+    def check(value: object) -> None:
+        for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=2)):
+            escaped = text.replace("/", "\\/").replace("a", "\\u0061")
+            assert least_size(escaped.encode()) <= len(msgspec.json.encode(value))
+
+    check()
 
 
 ESCAPES = st.text(alphabet='a\\"[]{}:, é', max_size=20)
