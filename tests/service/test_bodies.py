@@ -109,7 +109,17 @@ def test_no_body_keeps_the_event_loop(form: Form, name: str, body: bytes, status
     assert pauses.longest < MOST, pauses
 
 
-SHAPES = [b"1", b"[]", b"[" * 60 + b"]" * 60, b'{"a":1}', b'{"a":"\\u003a"}', '"é"'.encode(), b"1e308", b"1" * 40, b"1e23"]
+SHAPES = [
+    b"1",
+    b"[]",
+    b"[" * 60 + b"]" * 60,
+    b'{"a":1}',
+    b'{"a":"\\u003a"}',
+    '"é"'.encode(),
+    b"1e308",
+    b"1" * 40,
+    b"1e23",
+]
 
 
 @pytest.mark.parametrize("size", [SMALL, QUICK])
@@ -250,7 +260,7 @@ def test_a_value_that_is_far_too_large_is_never_decoded(unit: bytes, monkeypatch
     monkeypatch.setattr(msgspec.json, "decode", lambda _: pytest.fail("decoded"))
 
     for text in texts:
-        with pytest.raises(LargeValue, match="at least .* bytes encoded, allowed are 262144"):
+        with pytest.raises(LargeValue, match=r"at least \d+ bytes encoded, allowed are 262144"):
             sealer.seal(JsonText(text))
     assert [len(addition.value.text) for addition in found] == [1, len(texts[1]), 1]
 

@@ -1,8 +1,9 @@
 """Full garbage collections of a service: seldom, and while it holds little."""
 
+import gc
+
 import pytest
 
-from digestif.service import garbage
 from digestif.service.garbage import AT_LATEST, EVERY, LITTLE, MANY, Garbage
 
 
@@ -12,8 +13,8 @@ class Process:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.held, self.grown, self.collected = 0.0, 0, 0, list[float]()
         self.garbage = Garbage(lambda: self.held, lambda: self.now)
-        monkeypatch.setattr(garbage.gc, "collect", lambda: self.collected.append(self.now))
-        monkeypatch.setattr(garbage.gc, "get_count", lambda: (0, 0, self.grown))
+        monkeypatch.setattr(gc, "collect", lambda: self.collected.append(self.now))
+        monkeypatch.setattr(gc, "get_count", lambda: (0, 0, self.grown))
 
     def look(self, now: float) -> None:
         self.now = now
