@@ -9,12 +9,13 @@ from types import FrameType
 import msgspec
 import pytest
 
+from digestif.errors import InvalidRecord
 from digestif.service.api.bodies import QUICK, SMALL
 from digestif.service.api.problems import Problem
 from digestif.service.api.record_texts import LINES, MANY, ONE, Form, additions
 from digestif.service.settings import Limits
 from digestif.service.turns import finished
-from digestif.stores.codec import Sealer
+from digestif.stores.codec import JsonText, LargeValue, Sealer
 from tests.service.harness import Client, Reply, serving
 from tests.service.pauses import MOST, measured, tidied_up
 
@@ -54,7 +55,10 @@ ALONE = {  # bodies of one record, and their answers
     "objects": (one(b"[%b]" % filled(b'{"a":1}')), 422),
     "objects with an escaped colon": (one(b"[%b]" % filled(b'{"a":"\\u003a"}')), 422),
     "a lone surrogate at the end": (one(b'"%b\\ud800"' % (b"\\n" * (BODY // 2 - 20))), 422),
-    "a shorter text with a lone surrogate": (one(b'"%b\\ud800"' % (b"\\n" * (1 << 20))), 400),
+    "a shorter text with a lone surrogate": (one(b'"%b\\ud800"' % (b"\\n" * (1 << 18))), 400),
+    "line ends": (one(b'"%b"' % (b"\\n" * 2_050_000)), 422),
+    "line ends beside a number beyond 64 bits": (one(b'[%b,"%b"]' % (b"1" * 30, b"\\n" * 1_040_000)), 422),
+    "a field of line ends": (b'{"value":1,"%b":1}' % (b"\\n" * 2_050_000), 422),
     "a name again and again": (b"{%b}" % filled(b'"value":[]'), 422),
     "a text": (one(b'"%b"' % (b"a" * (BODY - 100))), 422),
     "backslashes": (one(b'"%b"' % (b"\\\\" * (BODY // 2 - 100))), 422),
@@ -105,7 +109,17 @@ def test_no_body_keeps_the_event_loop(form: Form, name: str, body: bytes, status
     assert pauses.longest < MOST, pauses
 
 
-SHAPES = [b"1", b"[]", b"[" * 60 + b"]" * 60, b'{"a":1}', b'{"a":"\\u003a"}', '"é"'.encode(), b"1e308", b"1" * 40, b"1e23"]
+SHAPES = [
+    b"1",
+    b"[]",
+    b"[" * 60 + b"]" * 60,
+    b'{"a":1}',
+    b'{"a":"\\u003a"}',
+    '"é"'.encode(),
+    b"1e308",
+    b"1" * 40,
+    b"1e23",
+]
 
 
 @pytest.mark.parametrize("size", [SMALL, QUICK])
@@ -141,17 +155,20 @@ class Calls:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("codec", ["json", "zstd"])
 @pytest.mark.parametrize(("form", "name", "body", "status"), CASES, ids=IDS)
-def test_no_call_keeps_the_interpreter_while_a_body_is_read(form: Form, name: str, body: bytes, status: int) -> None:
+def test_no_call_keeps_the_interpreter_while_a_body_is_read(
+    form: Form, name: str, body: bytes, status: int, codec: str
+) -> None:
     """A thread that makes short calls lets the event loop run every few milliseconds."""
     del name, status
     calls = Calls()
-    seal = Sealer("json", limit=1 << 20).seal
-    with tidied_up(), suppress(Problem):
+    sealer = Sealer(codec, limit=1 << 20)
+    with tidied_up(), suppress(Problem, InvalidRecord):
         sys.setprofile(calls)
         try:
-            for addition in finished(additions(body, form, "t", Limits())):
-                seal(addition.value)
+            for addition in finished(additions(body, form, "t", Limits(), sealer)):
+                sealer.seal(addition.value)
         finally:
             sys.setprofile(None)
 
@@ -164,7 +181,7 @@ def test_a_body_takes_little_more_memory_than_its_bytes(form: Form, name: str, b
     del name, status
     tracemalloc.start()
     try:
-        finished(additions(body, form, "t", Limits()))
+        finished(additions(body, form, "t", Limits(), Sealer("json")))
     except Problem:
         pass
     finally:
@@ -232,6 +249,27 @@ def test_a_value_that_is_too_large_in_a_long_body_is_refused_alone(client: Clien
 
     assert (reply.status, reply.json()["accepted"]) == (207, 2)
     assert "value_bytes" in reply.json()["results"][1]["problem"]["detail"]
+
+
+@pytest.mark.parametrize("unit", [b"a", b"\\n", "é".encode()])
+def test_a_value_that_is_far_too_large_is_never_decoded(unit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    sealer = Sealer("json")
+    texts = [b'"%b"' % (unit * (size // len(unit))) for size in (300 << 10, 2 << 20)]
+    body = b"[%b]" % b",".join(b'{"timeline":"t","value":%b}' % text for text in [b"1", texts[1], b"2"])
+    found = finished(additions(body, MANY, "t", Limits(), sealer))
+    monkeypatch.setattr(msgspec.json, "decode", lambda _: pytest.fail("decoded"))
+
+    for text in texts:
+        with pytest.raises(LargeValue, match=r"at least \d+ bytes encoded, allowed are 262144"):
+            sealer.seal(JsonText(text))
+    assert [len(addition.value.text) for addition in found] == [1, len(texts[1]), 1]
+
+
+def test_a_value_that_shrinks_is_accepted_however_long_its_text_is(client: Client) -> None:
+    values = [b'"%b"' % (b"\\u0041" * 250_000), b'"%b"' % (b"\\u0448" * 120_000), b"[1,%b2]" % (b" " * 2_000_000)]
+    values += [b'"%b"' % (b"\\/" * 250_000), b'["%b"]' % (b"\\\\u" * 80_000)]
+
+    assert [client.post(ADD, one(value)).status for value in values] == [202] * len(values)
 
 
 encode = msgspec.json.Encoder().encode

@@ -18,6 +18,7 @@ from digestif.stores.json_text import (
     Counts,
     decoded_size,
     exact_counts,
+    least_size,
     outside_strings,
     pieces,
     refuse_costly,
@@ -66,6 +67,18 @@ def test_the_estimated_size_of_a_decoded_value_is_hardly_ever_lower_than_the_tru
 
 def test_signs_inside_of_strings_make_no_value_large() -> None:
     assert decoded_size(SHAPES["signs in a string"]) < 2 * LENGTH
+
+
+def test_no_value_is_smaller_than_the_least_size_of_its_text() -> None:
+    alphabet = 'a\\"/\n\x00 é😀u'
+
+    @given(st.recursive(st.text(alphabet=alphabet), lambda inner: st.dictionaries(st.text(alphabet=alphabet), inner)))
+    def check(value: object) -> None:
+        for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=2)):
+            escaped = text.replace("/", "\\/").replace("a", "\\u0061")
+            assert least_size(escaped.encode()) <= len(msgspec.json.encode(value))
+
+    check()
 
 
 ESCAPES = st.text(alphabet='a\\"[]{}:, é', max_size=20)
@@ -169,8 +182,16 @@ def test_more_than_a_hundred_numbers_that_take_long_are_refused(number: bytes) -
 
 @pytest.mark.parametrize(
     "number",
-    [b"9007199254740993.0", b"9.007199254740993e15", b"562949953421312.0625", b"1.000000000000000111022", b"1e23"]
-    + [b"-1E+023", b"90071992547409930e-1", b"1" * 39],
+    [
+        b"9007199254740993.0",
+        b"9.007199254740993e15",
+        b"562949953421312.0625",
+        b"1.000000000000000111022",
+        b"1e23",
+        b"-1E+023",
+        b"90071992547409930e-1",
+        b"1" * 39,
+    ],
 )
 def test_many_thousands_of_numbers_between_two_floats_or_beyond_64_bits_are_refused(number: bytes) -> None:
     refuse_costly(array_of(number, MOST_PRECISE))

@@ -81,13 +81,17 @@ def leave_threads() -> None:
 
 SWITCH = 0.0005  # seconds, after which a thread that computes lets the event loop in. Python's own 5 ms add up
 YOUNG_OBJECTS = 10_000  # Python's own 700 cost a request or a record a tenth of its time
+NEVER = 1_000_000  # collections of the middle generation before a full one: `service.garbage` collects instead
 
 
 def collect_less_often() -> None:
-    """Let the garbage collector run more rarely, and never again look at what the start has loaded."""
+    """Let the garbage collector run more rarely, never fully by itself, and not look at what the start has loaded.
+
+    A full collection looks at every value that is being delivered, and everything waits for it.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
+    gc.set_threshold(YOUNG_OBJECTS, 10, NEVER)
 
 
 COMMANDS = [serve]

@@ -66,6 +66,11 @@ class Delivery:
         while waiting := self._serving if task is None else {task} & self._serving:
             await asyncio.wait(set(waiting))
 
+    def held(self) -> int:
+        """Bytes of the records that the worker holds, as decoded values."""
+        loop = self._worker and self._worker._loop
+        return loop.held if loop else 0
+
     @property
     def current(self) -> "asyncio.Task[None] | None":
         return self._current

@@ -20,6 +20,7 @@ from digestif.service.addresses import Address, check_open, parse
 from digestif.service.app import application
 from digestif.service.delivery import Delivery
 from digestif.service.engine import open_engine
+from digestif.service.garbage import Garbage
 from digestif.service.reload import Reload, refuse_other_store
 from digestif.service.server import uvicorn_config
 from digestif.service.service import Service
@@ -125,7 +126,7 @@ class Runtime:
 
         reload = Reload(self._read, replace_all)
         lasting = (self._reload(reload), self._tell(server), sample(service), name_tenants(service))
-        tasks = [asyncio.create_task(each) for each in lasting]
+        tasks = [asyncio.create_task(each) for each in (*lasting, Garbage(delivery.held).collect_for_ever())]
         for task in tasks:
             task.add_done_callback(self._ended)
         try:

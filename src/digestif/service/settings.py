@@ -51,7 +51,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     concurrency: int = 100  # coroutines at once
     threads: int = 16  # functions at once
-    memory: int = 256  # MiB of records that it holds at once, as decoded values
+    memory: int = 128  # MiB of records that it holds at once, as decoded values
     poll: float = 1.0  # seconds between two looks at a store that gives no hints
     grace: float = 25.0  # seconds for deliveries and requests to finish when the service stops
 

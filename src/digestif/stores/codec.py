@@ -15,7 +15,7 @@ from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, InvalidRecord
 from digestif.stores.json_form import json_form
-from digestif.stores.json_text import decoded_size
+from digestif.stores.json_text import decoded_size, least_size
 from digestif.threads import on_fresh_stack
 
 
@@ -191,6 +191,7 @@ class Sealer:
             if self._encode_flat and _is_flat(value):
                 return self._prefixed(self._encode_flat(value))  # which need not be read back
             if type(value) is JsonText:
+                self._refuse_large(value.text)
                 return self._seal_decoded(msgspec.json.decode(value.text))
             is_plain = self._weigh(value)
             if self._encode_flat and not is_plain:
@@ -211,6 +212,16 @@ class Sealer:
         if same is not True:
             body = self._encoded_form(value)
         return self._prefixed(body)
+
+    def is_too_large(self, text: bytes) -> bool:
+        """True for the JSON text of a value that no namespace allows, whatever its escapes and blanks are."""
+        return self._is_json and len(text) > MOST_VALUE_BYTES and least_size(text) > MOST_VALUE_BYTES
+
+    def _refuse_large(self, text: bytes | msgspec.Raw) -> None:
+        """LargeValue for a JSON text that is certain to be too large once it is encoded, before it is decoded."""
+        given = bytes(text)
+        if self._is_json and len(given) > self.limit and (size := least_size(given)) > self.limit:
+            raise LargeValue(size, self.limit, is_least=True)
 
     def _weigh(self, value: Any) -> bool:
         """Refuse a value that would be too large, before it is encoded; True if it is all of JSON's own types."""

@@ -71,6 +71,18 @@ def _divided(text: bytes) -> Iterator[tuple[list[bytes], bool]]:
         is_inside ^= len(pieces) % 2 == 0
 
 
+def least_size(text: bytes) -> int:
+    """Count the bytes that the value of a JSON text has at least once it is encoded again: those of its strings.
+
+    An escape of six bytes may stand for one, and one of two for a slash. What is outside of strings may shrink too.
+    """
+    found = 0
+    for pieces, is_inside in _divided(text):
+        strings = b" ".join(pieces[not is_inside :: 2])
+        found += len(strings) - 5 * strings.count(b"\\u") - strings.count(b"\\/") - len(pieces)
+    return found
+
+
 def decoded_size(text: bytes) -> int:
     """Estimate the bytes that the value of a JSON text takes in memory while it is decoded.
 
@@ -106,6 +118,7 @@ MOST_ITEMS = 100_000  # elements of all of them
 MOST_DIGITS = 40  # of a number: 128 bits; hardly a reader knows longer ones
 MOST_HEAVY = 100  # numbers that msgspec can't read in the fast way: each takes it some 10 µs
 MOST_PRECISE = 10_000  # numbers that may be halfway between two floats, or are beyond 64 bits: each takes up to 1 µs
+MOST_BACKSLASHES = 1 << 20  # of an element: msgspec takes some 5 ms for strings with that many escapes
 _PRECISE = 20  # digits, from which a number with an exponent may be heavy
 
 _HEAVY = re.compile(rb"[eE](?:(?<=[\d.]{%d}.)|[+-]?0*+(?:2[7-9]\d|[3-9]\d\d|[1-9]\d{3}))" % _PRECISE)
@@ -198,19 +211,22 @@ def pieces(text: bytes, *, between: re.Pattern[bytes] | None = None, level: int 
     """Cut a JSON text of many elements at a level of nesting, so that most pieces have little more than PIECE.
 
     Objects of an array are cut at level 1, lines at level 0. Raises Costly for an element that is longer than
-    LONGEST, or has too many parts.
+    LONGEST, or has too many parts or escapes.
     """
-    begun, at, depth, inside = 0, 0, 0, Counts()
+    begun, at, depth, inside, backslashes = 0, 0, 0, Counts(), 0
     for divided, is_inside in _divided(text):
         outside, size = b"".join(divided[is_inside::2]), sum(map(len, divided)) + len(divided) - 1
         is_long = at + size - begun >= PIECE
         cut = _cut(_blanked(divided, is_inside), between, level - depth) if between and is_long else None
         if cut is not None:
             yield text[begun : at + cut]
-            begun, inside = at + cut + 1, Counts()
+            begun, inside, backslashes = at + cut + 1, Counts(), 0
         elif at - begun >= PIECE:
             inside += counts(outside)
             refuse_many(inside)
+            backslashes += text.count(b"\\", at, at + size)
+            if backslashes > MOST_BACKSLASHES:
+                raise Costly(f"more than {MOST_BACKSLASHES} backslashes")
             if at + size - begun > LONGEST:
                 raise Costly(f"longer than {LONGEST} bytes of JSON")
         depth += _rise(outside, 0, len(outside))

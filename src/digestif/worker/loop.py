@@ -172,6 +172,11 @@ class Loop:
         claimed = sum(claim[kind] for claim in self._claims.values())
         return max(0, min(limit - self._execution.count(kind) - claimed, (limit + 1) // 2))
 
+    @property
+    def held(self) -> int:
+        """Bytes of the records that it holds, and of those that claims under way may bring."""
+        return self._limits.memory - self._free_memory()
+
     def _free_memory(self) -> int:
         """How many bytes of records may still be held. Each claim under way reserves half of the limit."""
         if self._is_unbounded:

@@ -80,6 +80,7 @@ class Worker:
         self._last_error: StoreError | None = None
         self._is_stopping = False
         self._wake: Callable[[], None] | None = None
+        self._loop: Loop | None = None  # of `serve`
 
     def stop(self) -> None:
         """Claim nothing more; running handlers may finish. May be called in any thread or signal handler."""
@@ -93,7 +94,7 @@ class Worker:
             await self.drain()
             return
         attempts = self._attempts(None)
-        loop = Loop(attempts, self._limits, tuning=self.tuning)
+        loop = self._loop = Loop(attempts, self._limits, tuning=self.tuning)
         reached = asyncio.Event()
         reaching = asyncio.create_task(_check_reach(attempts, loop, reached, seconds=self.tuning.reach))
         replanning = asyncio.create_task(self._replan(attempts, loop, reached))

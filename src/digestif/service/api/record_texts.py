@@ -15,7 +15,7 @@ from digestif.service.api.bodies import SMALL, decode_with, may_repeat, refuse_c
 from digestif.service.api.fields import Key, Timestamp, Within
 from digestif.service.api.problems import Problem
 from digestif.service.settings import Limits
-from digestif.stores.codec import Decoded, JsonText
+from digestif.stores.codec import Decoded, JsonText, Sealer
 from digestif.stores.json_text import BETWEEN_LINES, BETWEEN_OBJECTS, Costly, pieces
 
 Steps = Generator[None, None, list[Addition]]
@@ -80,8 +80,11 @@ MANY = Form(_arrays, _many.decode, _many_names.decode)
 LINES = Form(_lines, _of.decode_lines, _names.decode_lines)
 
 
-def additions(body: bytes, form: Form, timeline: str, limits: Limits) -> Steps:
-    """Read the records of a body. 413 if there are too many, 422 for a value that is open or costly to decode."""
+def additions(body: bytes, form: Form, timeline: str, limits: Limits, sealer: Sealer) -> Steps:
+    """Read the records of a body. 413 if there are too many, 422 for a value that is open or costly to decode.
+
+    One that is far too large is left as it is: the sealer, which refuses it alone, does not decode it either.
+    """
     found: list[Addition] = []
     is_small = len(body) <= SMALL
     for piece in _pieces(body, form):
@@ -93,7 +96,8 @@ def additions(body: bytes, form: Form, timeline: str, limits: Limits) -> Steps:
         yield
         for record in records:
             place = "$.value" if form.is_one else f"$[{len(found)}].value"
-            value = _checked(bytes(record.value), place, limits)
+            text = bytes(record.value)
+            value = None if sealer.is_too_large(text) else _checked(text, place, limits)
             kept = Decoded(value) if is_small else JsonText(record.value)
             name = record.timeline if isinstance(record, RecordOfText) else timeline
             found.append(Addition(name, kept, record.key, record.timestamp, record.within))

@@ -99,8 +99,9 @@ async def _accepted(request: Request, addition: Addition) -> Acceptance:
 
 async def _read(request: Request, body: bytes, form: Form, timeline: str = "") -> list[Addition]:
     """Read the records of a body, in a thread unless it is small."""
-    steps = additions(body, form, timeline, request.service.settings.limits)
-    return finished(steps) if len(body) <= SMALL else await request.service.part(Turns).run(steps)
+    service = request.service
+    steps = additions(body, form, timeline, service.settings.limits, service.digests._digests._sealer)
+    return finished(steps) if len(body) <= SMALL else await service.part(Turns).run(steps)
 
 
 def _room(request: Request, timelines: Collection[str]) -> AbstractAsyncContextManager[None]:
