@@ -49,7 +49,10 @@ def _buried(engine: Digests) -> str:
     return engine.dead_letters()[0].id
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+KINDS = ["lists", *(pytest.param(kind, marks=pytest.mark.long) for kind in TEXTS if kind != "lists")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_kind_of_value_keeps_the_event_loop_when_its_timeline_is_read(kind: str) -> None:
     with measured() as pauses, holding(TEXTS[kind]) as (client, _):
         answers = {path: client.get(path) for path in PATHS}
@@ -58,7 +61,7 @@ def test_no_kind_of_value_keeps_the_event_loop_when_its_timeline_is_read(kind: s
     assert pauses.longest < MOST, pauses
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_kind_of_value_keeps_the_event_loop_when_a_dead_letter_is_read(kind: str) -> None:
     with measured() as pauses, holding(TEXTS[kind], dead=True) as (client, letter):
         answers = [client.get(f"/v1/dead-letters/{letter}"), client.get(f"/dead-letter?id={letter}")]

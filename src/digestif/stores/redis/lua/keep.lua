@@ -1,6 +1,5 @@
 #!lua
--- Keep a document as the newest of its collection, and remove the oldest of its ring beyond the bounds,
--- then the oldest of all rings that are too old.
+-- Keep a document as the newest of its collection, and remove the oldest beyond the bounds of its ring, or too old.
 -- KEYS   12 documents (hash)  13 order (zset)  14 index (zset)
 -- ARGV   4 {collection, key, timeline, ring, age, entries, bytes, replace, compares}: timeline '' is none; no ring: the
 --        one without a name; no age, no bytes: unbounded
