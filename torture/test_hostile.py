@@ -39,7 +39,7 @@ TIMELINES = 20
 MOST_SLOWER = 5.0
 MOST_RSS = 300  # MiB, of the service and its children
 COOL_DOWN = 2.0  # seconds, by the policy of the well-behaved client
-LATE = 5.0  # seconds beyond it: a worker's look at the store, and the delivery itself
+LATE = 5.0  # seconds for a delivery: the look of a worker, and the delivery itself
 SETTLED = 60.0  # seconds for the last digests, once the hostile callers are gone
 SECRET = f"whsec_{'A' * 32}"
 FILE = """
@@ -238,7 +238,7 @@ def test_a_well_behaved_client_hardly_notices_hostile_ones(scene: Scene, capfd: 
     assert good.refused == {}
     assert good.added.keys() - counts.keys() == set(), "lost"
     assert [key for key, count in counts.items() if count > 1] == [], "doubled"
-    assert latest <= COOL_DOWN + LATE
+    assert latest <= COOL_DOWN + 2 * LATE  # it may have to wait for the delivery before
     assert memory.most <= MOST_RSS << 20
     assert p99(loaded) <= MOST_SLOWER * p99(quiet)
     assert "Traceback" not in scene.program.log

@@ -52,7 +52,7 @@ class Loop:
         self._changed = asyncio.Event()  # a place may be free
         self._short: frozenset[Kind] = frozenset()  # kinds of handlers that lately had too few places
         self._is_unbounded = False  # a claim is under way that may take a digest of any size
-        self._alone_until = 0.0  # until when nothing is claimed beside other attempts: a digest was too large for that
+        self._large_until = 0.0  # until when nothing is claimed beside attempts that hold much: a digest was too large
         self._is_stopping = False  # nothing more is claimed
         self._is_over = False  # no handler is called any more…
         self._is_closed = False  # …and no attempt is ended in the store
@@ -78,7 +78,7 @@ class Loop:
 
     async def _claim(self, partitions: Collection[int] | None) -> Round:
         places, memory = self._free_places(), self._free_memory()
-        if monotonic() < self._alone_until and not self._is_alone():  # a large digest is next
+        if monotonic() < self._large_until and not self._holds_little():  # a large digest is next
             return await self._look_again(self._tuning.look_again)
         if self._short and self._claims:  # one claim at a time, while a kind has too few places
             return await self._look_again(self._tuning.hold_back)
@@ -91,7 +91,7 @@ class Loop:
             page = await self._take_on(lambda: self._attempts.claim(wanted, room=room, partitions=partitions), places)
         finally:
             self._is_unbounded = False
-        self._alone_until = monotonic() + self._tuning.suspects if room.was_too_small else 0.0
+        self._large_until = monotonic() + self._tuning.suspects if room.was_too_small else 0.0
         self._suspects.saw(page.suspect, looked_everywhere=partitions is None and page.claimed < wanted)
         if room.short or page.claimed < wanted:
             self._short = frozenset(room.short)
@@ -102,8 +102,8 @@ class Loop:
         return Round(page.claimed, more=page.claimed >= wanted or page.kept > 0, first=_first_due(page))
 
     def _room(self, places: Places, slow: frozenset[Kind], memory: int) -> Room:
-        """Make room for a claim: for any digest once nothing else runs, if one was too large to join others."""
-        self._is_unbounded = monotonic() < self._alone_until and self._is_alone()
+        """Make room for a claim: for any digest while the others hold little, if one was too large before."""
+        self._is_unbounded = monotonic() < self._large_until and self._holds_little()
         return Room(
             places,
             slow=slow,
@@ -138,6 +138,10 @@ class Loop:
     def _is_alone(self) -> bool:
         """True if nothing runs here, nor in another worker of this process."""
         return not self._claims and not self._execution.attempts and self._attempts.is_process_idle
+
+    def _holds_little(self) -> bool:
+        """True if the attempts under way hold less than half of the memory, and no claim may bring more."""
+        return not self._claims and self._execution.weight < max(1, self._limits.memory // 2)
 
     async def _take_on(self, claim: Callable[[], Page], places: Places) -> Page:
         future = asyncio.ensure_future(self.in_thread(claim))
