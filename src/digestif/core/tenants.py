@@ -19,6 +19,9 @@ class Tenants:
         self.named: dict[str, Millis] = {prefix: since for prefix, since in named.items() if prefix}
         self._lengths = sorted({len(prefix) for prefix in self.named}, reverse=True)
 
+    def __repr__(self) -> str:
+        return f"Tenants({self.named!r})"
+
     def of(self, timeline: str) -> str:
         """Return the ring of a timeline: the longest named prefix that it begins with, or REST."""
         for length in self._lengths:
