@@ -117,7 +117,7 @@ class SharedRead(Generic[T]):
         return await self._read()
 
 
-class Places:
+class StreamPlaces:
     """The streams of one process: a token has at most `limits.streams` of them, whatever others have.
 
     All tokens together have at most ten times as many. Beyond that, one more ends the latest stream of the token that
@@ -160,7 +160,7 @@ class Hub:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._places = service.part(Places)
+        self._places = service.part(StreamPlaces)
         self._clients: set[Client] = set()
         self._poller: asyncio.Task[None] | None = None
         self._view: View | None = None

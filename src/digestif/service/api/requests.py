@@ -19,7 +19,7 @@ from digestif.service.service import Service
 T = TypeVar("T")
 MOST_PARAMETERS = 20
 SHORT_BODY = 64 * 1024  # bytes, of requests that add no records
-PART = 256 << 10  # bytes of a large answer that are written at once
+PART = 256 << 10  # bytes of a large answer in one write
 JSON = b"application/json"
 NDJSON = b"application/x-ndjson"
 EXCHANGE = "digestif.exchange"  # in the scope, where the server can send a whole answer at once

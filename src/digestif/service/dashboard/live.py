@@ -12,7 +12,7 @@ from functools import partial
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from digestif.service.api.events import Client, Hub, Places
+from digestif.service.api.events import Client, Hub, StreamPlaces
 from digestif.service.api.requests import STREAMING
 from digestif.service.dashboard.visits import Visit
 
@@ -46,7 +46,7 @@ def _news(visit: Visit) -> Listening | None:
 
 def _ticks(visit: Visit) -> Listening | None:
     """A message every few seconds; None if as many listen as may."""
-    places, client = visit.service.part(Places), Client(visit.reader.name)
+    places, client = visit.service.part(StreamPlaces), Client(visit.reader.name)
     return (_at_a_fixed_pace(client), partial(places.leave, client)) if places.take(client) else None
 
 
