@@ -4,14 +4,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
+from digestif.core.cadences import Off
 from digestif.core.records import DeadLetter
 from digestif.errors import DigestifError, StoreError
 from digestif.service.api.problems import problem_of
 from digestif.service.dashboard import deliveries
-from digestif.service.dashboard.messages import has_changed
-from digestif.service.dashboard.timelines import asked_timeline, show
+from digestif.service.dashboard.messages import counted, has_changed
+from digestif.service.dashboard.timelines import asked_timeline, deleted_by_off, show
 from digestif.service.dashboard.visits import Answer, Visit
 from digestif.service.security.audit import noted, policy_noted, preference_noted
 from digestif.service.waits import to_its_end
@@ -52,8 +53,11 @@ async def _clear_policy(visit: Visit, key: str) -> str:
 
 
 async def _prefer(visit: Visit, key: str) -> str:
-    await visit.digests.prefer(key, visit.asked("cadence"), zone=visit.asked("zone") or None)
-    return "preferred"
+    cadence, zone = visit.asked("cadence"), visit.asked("zone") or None
+    is_off = visit.digests.cadences.get(cadence) is Off.OFF
+    deleted = deleted_by_off(await visit.digests.timeline(key)) if is_off else 0
+    await visit.digests.prefer(key, cadence, zone=zone)
+    return counted("switched-off", deleted) if is_off else "preferred"
 
 
 def _nothing(_: Visit) -> None:
@@ -89,6 +93,15 @@ def _on_timeline(name: str, deed: Deed, subject: Callable[[Visit], str | None] =
         return visit.went_to(place, said)
 
     return answer
+
+
+async def _set_preference(visit: Visit) -> Response:
+    """Store a preference. A cadence that deletes records needs the confirmation of its own page."""
+    key, cadence = asked_timeline(visit), visit.asked("cadence")
+    if visit.digests.cadences.get(cadence) is Off.OFF and visit.asked("confirmed") != "yes":
+        asked = {"key": key, "cadence": cadence, "zone": visit.asked("zone")}
+        return RedirectResponse("/timeline/off?" + urlencode(asked), status_code=303)
+    return await _on_timeline("prefer", _prefer, _preference)(visit)
 
 
 async def _replay(visit: Visit, letter: DeadLetter) -> bool:
@@ -143,7 +156,7 @@ ON_TIMELINES = {
     "/timeline/delete": _on_timeline("delete", _delete),
     "/timeline/policy": _on_timeline("set policy", _set_policy, _policy),
     "/timeline/clear-policy": _on_timeline("clear policy", _clear_policy),
-    "/timeline/preference": _on_timeline("prefer", _prefer, _preference),
+    "/timeline/preference": _set_preference,
 }
 ON_DEAD_LETTERS = {
     "/dead-letter/replay": _on_letter("replay", _replay, "replayed"),

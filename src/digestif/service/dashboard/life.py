@@ -1,4 +1,4 @@
-"""The life of a timeline as a picture: arrivals as dots, deliveries as bars, and the due time ahead.
+"""The picture of a timeline: arrivals as dots, deliveries as bars, and the due time ahead.
 
 Places are percentages of the width, so that the same drawing fits a phone and a wall.
 """
@@ -61,7 +61,7 @@ class Life(Struct, frozen=True, kw_only=True):
 
 
 def life(records: Sequence[Record], history: Iterable[HistoryEntry], explanation: Explanation, *, now: float) -> Life:
-    """The picture of a timeline from its pending records, the digests that ended lately, and its explanation."""
+    """Draw a timeline from its pending records, its latest digests, and its explanation."""
     ended = sorted(history, key=lambda entry: entry.ended)[-DELIVERIES:]
     arrivals = [*_delivered(ended), *((record.timestamp, record.key, True) for record in records)]
     due = explanation.next if records and explanation.state in (State.WAITING, State.READY) else None

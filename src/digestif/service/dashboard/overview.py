@@ -1,15 +1,15 @@
-"""The overview: what came in, what went out, and whether anything needs a hand."""
+"""The overview: what came in, what went out, and whether anything needs attention."""
 
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from digestif.core.ledger import FATES, Ledger
 from digestif.service.dashboard.series import RANGES, Series, rates, series, totals
-from digestif.service.dashboard.standing import channels_of
+from digestif.service.dashboard.standing import ENDED, channels_of, first_route
 from digestif.service.dashboard.visits import Visit
 
 CHANNELS = 6  # that are shown
-LATELY = 10  # digests and dead letters that are shown
+LATEST = 10  # digests and dead letters that are shown
 LATE = 60.0  # seconds from which lateness is worth a look
 SKETCH = (600, 160)  # width and height of the drawing for browsers without script
 
@@ -22,6 +22,7 @@ async def overview(visit: Visit) -> Response:
     outages, chosen = await visit.digests.outages(), _chosen(visit)
     samples = await visit.digests.samples(since=visit.now - RANGES[chosen])
     curves = series(samples, now=visit.now, length=RANGES[chosen])
+    ended, failures = await visit.digests.history(limit=ENDED), await visit.digests.failures()
     return visit.render(
         "overview.html",
         ledger=ledger,
@@ -32,15 +33,16 @@ async def overview(visit: Visit) -> Response:
         totals=totals(samples, since=visit.now - RANGES[chosen]),
         lately_a_minute=rates(samples, now=visit.now),
         outages=outages,
-        failures=await visit.digests.failures(),
-        channels=channels_of(visit, outages)[:CHANNELS],
+        failures=failures,
+        channels=channels_of(visit, outages, ended, failures)[:CHANNELS],
         workers=await visit.digests.workers(),
-        ended=await visit.digests.history(limit=LATELY),
-        letters=await visit.digests.dead_letters(limit=LATELY),
+        ended=ended[:LATEST],
+        letters=await visit.digests.dead_letters(limit=LATEST),
         chosen=chosen,
         ranges=RANGES,
         sketch=sketches(curves),
         is_new=_is_new(ledger),
+        **first_route(visit),
     )
 
 

@@ -29,6 +29,7 @@ def _pages(reception: Reception) -> list[Route]:
         Route("/timeline", page(timelines.timeline), methods=["GET"]),
         Route("/timeline/preview", page(timelines.preview), methods=["GET"]),
         Route("/timeline/delete", page(timelines.confirm_delete), methods=["GET"]),
+        Route("/timeline/off", page(timelines.confirm_off), methods=["GET"]),
         Route("/digests", page(deliveries.digests), methods=["GET"]),
         Route("/digest", page(deliveries.digest), methods=["GET"]),
         Route("/digest/message", page(deliveries.message), methods=["GET"]),

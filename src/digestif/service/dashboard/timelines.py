@@ -1,13 +1,19 @@
 """The list of timelines, and the page of one of them."""
 
+import re
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
+from msgspec import Struct
 from starlette.responses import HTMLResponse, Response
 
-from digestif.core.records import State, check_timeline
+from digestif.channels.base import Message
+from digestif.core.records import State, Timeline, check_timeline
+from digestif.errors import ConfigError
 from digestif.service import excerpts
+from digestif.service.dashboard.choices import described_cadences
+from digestif.service.dashboard.handled import delivered_by
 from digestif.service.dashboard.life import life
 from digestif.service.dashboard.rendering import rendered
 from digestif.service.dashboard.visits import Page, Refused, Visit, reached
@@ -19,7 +25,6 @@ RECORDS = 100  # pending records that a page shows
 PREVIEWED = 400  # records that a preview may read
 HISTORY = 40
 LETTERS = 20
-OFF = "off"  # comes last in the choice of cadences: it deletes what is pending
 PAUSED = "paused"  # beside the states in the filter
 MESSAGE_HEADERS = {  # of a message inside a page: nothing but its own styles and pictures that it carries itself
     "Content-Security-Policy": (
@@ -83,21 +88,49 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
     records = await visit.service.part(Excerpts).read(partial(excerpts.peek_at, timeline=key, limit=RECORDS))
     history = await digests.history(key, limit=HISTORY)
     preference = await digests.preference(key)
+    carried = found.pending + found.in_digest
     return {
         "timeline": found,
         "explanation": explanation,
         "sentences": [sentence.removeprefix(f"{key}: ") for sentence in explanation.sentences()],
         "records": records,
-        "carried": found.pending + found.in_digest,
+        "carried": carried,
         "history": history,
         "letters": await digests.dead_letters(key, limit=LETTERS),
         "preference": preference,
-        "cadences": sorted(digests.cadences.texts().items(), key=lambda pair: pair[1] == OFF),
+        "cadences": described_cadences(digests.cadences),
         "has_own_policy": explanation.source == "override",
         "typed": visit.form,
         "life": await visit.service.beside(partial(life, records, history, explanation, now=visit.now)),
-        "can_preview": 0 < found.pending + found.in_digest <= PREVIEWED,
+        "is_delivered": found.off or delivered_by(visit, await digests.workers(), key) is not None,
+        "likely_pattern": _likely_pattern(key),
+        "preview": await _envelope(visit, key) if 0 < carried <= PREVIEWED else None,
     }
+
+
+def _likely_pattern(key: str) -> str:
+    """A pattern for a route that would deliver a timeline: that of its kind, such as mail:*, else any."""
+    kind = re.match(r"[A-Za-z0-9_.-]{1,40}:", key)
+    return f"{kind[0]}*" if kind else "*"
+
+
+class Envelope(Struct, frozen=True):
+    """What stands above the preview of a message. Without a problem or a message there is nothing to preview."""
+
+    message: Message | None = None
+    problem: str | None = None
+
+
+async def _envelope(visit: Visit, key: str) -> Envelope | None:
+    """Render the next message for its subject and recipient; None for a refresh, which leaves the preview as it is."""
+    if "HX-Request" in visit.request.headers:
+        return None
+    try:
+        return Envelope(message=await _next_message(visit, key))
+    except LargePreview:
+        return Envelope(problem="The values of its records are too large for a preview.")
+    except ConfigError as error:
+        return Envelope(problem=f"The message can’t be rendered: {error}")
 
 
 async def preview(visit: Visit) -> Response:
@@ -107,10 +140,15 @@ async def preview(visit: Visit) -> Response:
     if found.pending + found.in_digest > PREVIEWED:
         raise Refused(413, "Too many records for a preview", f"A preview reads at most {PREVIEWED}.")
     try:
-        render = await visit.service.part(Excerpts).read(partial(excerpts.prepare_preview, timeline=key))
+        return framed(visit, await _next_message(visit, key))
     except LargePreview:
         raise Refused(413, "Too much for a preview", "The values of its records are too large.") from None
-    return framed(visit, None if render is None else await visit.service.beside(render))
+
+
+async def _next_message(visit: Visit, key: str) -> Message | None:
+    """Render what would be sent now; None without route or records. Raises LargePreview and ConfigError."""
+    render = await visit.service.part(Excerpts).read(partial(excerpts.prepare_preview, timeline=key))
+    return None if render is None else await visit.service.beside(render)
 
 
 def framed(visit: Visit, message: Any | None) -> Response:
@@ -127,3 +165,21 @@ async def confirm_delete(visit: Visit) -> Response:
     return visit.render(
         "delete.html", timeline=await visit.digests.timeline(key), letters=letters, is_all=len(letters) < LETTERS
     )
+
+
+async def confirm_off(visit: Visit) -> Response:
+    """Ask before a cadence is chosen that deletes what is pending."""
+    key = asked_timeline(visit)
+    found = await visit.digests.timeline(key)
+    return visit.render(
+        "off.html",
+        timeline=found,
+        deleted=deleted_by_off(found),
+        cadence=visit.asked("cadence"),
+        zone=visit.asked("zone"),
+    )
+
+
+def deleted_by_off(timeline: Timeline) -> int:
+    """Return how many records are deleted if the timeline is switched off: a digest that is open is still delivered."""
+    return timeline.pending + (0 if timeline.state is State.OPEN else timeline.in_digest)

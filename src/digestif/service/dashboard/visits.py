@@ -117,7 +117,7 @@ class Visit:
 
     def render(self, template: str, *, status: int = 200, **facts: Any) -> Response:
         name = self.cookie(SAID) or ""
-        said = messages.TEXTS.get(name)
+        said = messages.text_of(name)
         render = partial(
             rendered,
             template,
