@@ -76,7 +76,7 @@ def test_a_timeline_is_deleted_after_a_question(page: Page, client: Client, dige
 def test_a_policy_is_refused_set_and_removed(client: Client, desk: Desk, digests: Digests) -> None:
     page = desk.page
     page.goto(f"{client.url}/timeline?key=orders")
-    field = page.get_by_label("A policy of its own")
+    field = page.get_by_label("Policy for this timeline only")
 
     field.fill("minimun=5m")
     press(page, "Set policy")
@@ -87,7 +87,7 @@ def test_a_policy_is_refused_set_and_removed(client: Client, desk: Desk, digests
     press(page, "Set policy")
     expect(page.get_by_text(TEXTS["policy-set"])).to_be_visible()
     assert digests.policy_of("orders").source == "override"
-    press(page, "Remove its own policy")
+    press(page, "Remove this policy")
 
     expect(page.get_by_text(TEXTS["policy-cleared"])).to_be_visible()
     assert digests.policy_of("orders").source == "engine"
@@ -104,6 +104,23 @@ def test_a_preference_is_chosen(page: Page, client: Client, digests: Digests) ->
     preference = digests.preference("orders")
     assert preference is not None
     assert (preference.cadence, preference.zone) == ("daily", "Europe/Berlin")
+
+
+def test_a_timeline_is_switched_off_after_a_question(page: Page, client: Client, digests: Digests) -> None:
+    digests.add("orders", 1)
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    page.get_by_label("Cadence").select_option("off")
+    press(page, "Set preference")
+    expect(page.get_by_text("This deletes 1 record")).to_be_visible()
+    page.get_by_role("link", name="Keep it on").click()
+    assert digests.timeline("orders").pending == 1
+    page.get_by_label("Cadence").select_option("off")
+    press(page, "Set preference")
+    press(page, "Switch off")
+
+    expect(page.get_by_text("Records deleted: 1.")).to_be_visible()
+    assert digests.timeline("orders").off
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from digestif import Digests
 from digestif.core.verdicts import DeliveryFailed
 from digestif.service.dashboard.actions import ON_DEAD_LETTERS, ON_TIMELINES
-from digestif.service.dashboard.messages import TEXTS
+from digestif.service.dashboard.messages import TEXTS, text_of
 from digestif.service.security.audit import audit_entries
 from digestif.service.service import Service
 from tests.service.dashboard.visitor import Visitor
@@ -146,6 +146,62 @@ def test_policies_and_preferences_are_set_and_cleared(visitor: Visitor, digests:
         ("clear policy", "a", None),
         ("set policy", "a", "minimum=7m,maximum=9m"),
     ]
+
+
+def test_switching_off_asks_first_and_says_how_many_records_it_deleted(
+    visitor: Visitor, digests: Digests, service: Service
+) -> None:
+    key = "a/b?c=d&é"
+    for number in range(3):
+        digests.add(key, number)
+    visitor.page("/timeline?key=any")
+    fields = {"key": key, "cadence": "off", "zone": ""}
+
+    asked = visitor.post("/timeline/preference", fields)
+    question = visitor.page(asked.headers["location"])
+    assert "<b>3 records</b>" in question
+    assert 'name="confirmed" value="yes"' in question
+    assert digests.timeline(key).pending == 3
+    answer = visitor.post("/timeline/preference", {**fields, "confirmed": "yes"})
+
+    said = visitor.page(answer.headers["location"])
+    assert "Records deleted: 3." in said
+    assert "rescheduled" not in said
+    assert digests.timeline(key).off
+    assert digests.ledger().deleted == 3
+    assert audit(service) == [("local", "prefer", key, "off")]
+
+
+def test_a_digest_that_is_being_delivered_is_not_counted_as_deleted_by_off(visitor: Visitor, digests: Digests) -> None:
+    digests.add("a", 1)
+    with digests.digest("a"):
+        digests.add("a", 2)
+        digests.add("a", 3)
+        question = visitor.page("/timeline/off?key=a&cadence=off")
+        answer = visitor.post("/timeline/preference", {"key": "a", "cadence": "off", "confirmed": "yes"})
+        said = visitor.page(answer.headers["location"])
+
+    assert "<b>2 records</b>" in question
+    assert "A digest of 1 record is being delivered now" in question
+    assert "Records deleted: 2." in said
+    assert (digests.ledger().deleted, digests.ledger().delivered) == (2, 1)
+
+
+def test_a_preference_can_be_removed_again(visitor: Visitor, digests: Digests) -> None:
+    digests.prefer("a", "daily")
+    assert "Remove this preference" in visitor.page("/timeline?key=a")
+
+    visitor.post("/timeline/clear-policy", {"key": "a"})
+
+    assert digests.preference("a") is None
+    assert "Remove this preference" not in visitor.page("/timeline?key=a")
+
+
+@pytest.mark.parametrize(
+    "cookie", ["switched-off", "switched-off.x", "switched-off.-1", "deleted.<b>", "other.3"]
+)
+def test_a_made_up_cookie_says_nothing(cookie: str) -> None:
+    assert text_of(cookie) is None
 
 
 def test_dead_letters_are_replayed_requeued_and_discarded(visitor: Visitor, digests: Digests, service: Service) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from digestif import Digests
+from digestif import Cadences, Digests
 from digestif.core.secret import Secret
 from digestif.errors import Overloaded, StoreError, StoreUnavailable
 from digestif.service.engine import open_engine
@@ -44,7 +44,6 @@ def test_empty_pages_have_a_line_to_paste_with_the_real_address(visitor: Visitor
 
     assert line in visitor.page("/")
     assert line in visitor.page("/timelines")
-    assert "digestif worker --config" in visitor.page("/workers")
     assert "[[routes]]" in visitor.page("/channels")
 
 
@@ -95,8 +94,24 @@ def test_a_timeline_says_what_is_pending_why_it_is_due_and_what_its_policy_is(
     assert "o-7" in page
     assert "Order 7" in page
     assert "minimum=5m,maximum=30m" in page
-    assert "Remove its own policy" in page
+    assert "Remove this policy" in page
     assert 'class="arrival pending"' in page
+
+
+def test_each_cadence_has_its_own_plain_description() -> None:
+    own = {"hourly": "hourly", "early": "daily@08:00 Europe/Berlin", "never": Cadences.OFF, "default": "default"}
+    with serving(cadences=own) as (client, _):
+        page = Visitor(client).page("/timeline?key=a")
+
+    choices = dict(re.findall(r'<option value="([^"]*)">([^<]*)</option>', page))
+    deletes = {name for name, label in choices.items() if "deletes" in label}
+    assert deletes == {"off", "never"}
+    assert choices["instant"] == "instant: each record as soon as it arrives"
+    assert choices["hourly"] == "hourly: at most one digest every 1 h"
+    assert choices["early"] == "early: every day at 08:00 Europe/Berlin"
+    assert choices["weekly"] == "weekly: every week: mon 09:00 UTC"
+    assert choices["default"].endswith("30 s later for each record, at most 30 min")
+    assert list(choices)[-2:] == ["off", "never"]
 
 
 def test_why_a_digest_is_tried_again_is_shown_by_pages_and_api(
@@ -209,6 +224,33 @@ def test_the_preview_is_a_document_of_its_own_that_may_do_nothing(visitor: Visit
     assert frame.headers["x-frame-options"] == "SAMEORIGIN"
     assert b"<script>alert" not in frame.body
     assert b"alert(1)" in frame.body
+
+
+def test_subject_and_recipient_of_the_next_message_stand_above_its_preview(visitor: Visitor, service: Service) -> None:
+    service.digests.route("mail:*", channel="terminal://", to="{timeline}@example.com", title="<b>News</b>")
+    digests_of(service).add("mail:ada", {"title": "Hello"})
+    message = digests_of(service).preview("mail:ada")
+    assert message is not None
+
+    page, raw = visitor.page("/timeline?key=mail%3Aada"), visitor.get("/timeline?key=mail%3Aada").body.decode()
+
+    above = page[: page.index("<iframe")]
+    assert f">{message.recipient}</bdi>" in above
+    assert f">{message.subject}</bdi>" in above
+    assert "<b>News" not in raw
+
+
+def test_a_message_that_can_not_be_rendered_leaves_the_page_whole(visitor: Visitor, service: Service) -> None:
+    service.digests.route("mail:*", channel="terminal://", to=lambda _: "")
+    digests_of(service).add("mail:ada", {"title": "Hello"}, key="r-1")
+    digests_of(service).add("other", 1)
+
+    page, other = visitor.page("/timeline?key=mail%3Aada"), visitor.page("/timeline?key=other")
+
+    assert "The message can’t be rendered: " in page
+    assert "r-1" in page
+    assert "<iframe" not in page
+    assert "no route for this timeline" in other
 
 
 def test_a_kept_message_is_shown_as_it_was_sent(visitor: Visitor, service: Service, tmp_path: Path) -> None:
