@@ -113,7 +113,7 @@ def test_pages_are_complete_without_javascript(chromium: Browser, day: str) -> N
     page.locator("#live a.key").first.click()
 
     expect(page.locator("svg.life")).to_be_visible()
-    expect(page.get_by_role("heading", name="Why it is due then")).to_be_visible()
+    expect(page.get_by_role("heading", name="When it is due, and why")).to_be_visible()
     desk.close()
 
 

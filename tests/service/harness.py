@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any, NamedTuple
@@ -128,4 +129,5 @@ def serving(
         with served(service) as client:
             yield client, service
     finally:
-        asyncio.run(service.digests.close())
+        with ThreadPoolExecutor(1) as beside:  # Playwright's event loop runs in the thread of a browser test
+            beside.submit(asyncio.run, service.digests.close()).result()

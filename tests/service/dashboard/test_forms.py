@@ -197,9 +197,7 @@ def test_a_preference_can_be_removed_again(visitor: Visitor, digests: Digests) -
     assert "Remove this preference" not in visitor.page("/timeline?key=a")
 
 
-@pytest.mark.parametrize(
-    "cookie", ["switched-off", "switched-off.x", "switched-off.-1", "deleted.<b>", "other.3"]
-)
+@pytest.mark.parametrize("cookie", ["switched-off", "switched-off.x", "switched-off.-1", "deleted.<b>", "other.3"])
 def test_a_made_up_cookie_says_nothing(cookie: str) -> None:
     assert text_of(cookie) is None
 
