@@ -14,12 +14,12 @@ from digestif import Digests
 from digestif.attempts.worker_notes import note_worker
 from digestif.core.secret import Secret
 from digestif.core.workers import MOST_WORKERS, LiveWorker, WorkerNote
-from digestif.service.config import DEFAULT_STORE
+from digestif.service.config import DEFAULT_STORE, defaults
 from digestif.service.dashboard.handled import delivered_by
 from digestif.service.dashboard.standing import ENDED
 from digestif.service.engine import open_engine
 from digestif.service.service import Service
-from digestif.service.settings import RouteSettings, Settings
+from digestif.service.settings import RouteSettings
 from digestif.stores.registry import open_store
 from tests.cli.runner import run_in_process
 from tests.service.dashboard.visitor import Visitor
@@ -57,8 +57,11 @@ def lines_of(page: str) -> str:
 
 
 @pytest.mark.parametrize("path", NO_ROUTE)
-def test_without_a_route_pages_show_lines_of_a_file_that_makes_one(path: str, tmp_path: Path) -> None:
-    service = Service(Settings(store=Secret(DEFAULT_STORE)), open_engine(settings_with(), open_store("memory://")))
+def test_without_a_route_pages_show_lines_of_a_file_that_makes_one(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    service = Service(defaults({}), open_engine(settings_with(), open_store("memory://")))
     with served(service) as client:
         page = Visitor(client).page(path)
     file = tmp_path / "digestif.toml"

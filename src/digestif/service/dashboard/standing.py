@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from digestif.core.ledger import FATES
 from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry, Outcome
 from digestif.dsn import redacted
-from digestif.service.config import DEFAULT_STORE
+from digestif.service.config import DEFAULT_STORE, defaults
 from digestif.service.dashboard.visits import Visit
 from digestif.service.security.audit import audit_entries
 from digestif.service.settings import RouteSettings
@@ -99,10 +100,11 @@ def _policy(route: RouteSettings) -> str | None:
 def first_route(visit: Visit) -> dict[str, Any]:
     """What a page needs to say that there is no route, and which lines make one."""
     settings = visit.service.settings
-    is_default = settings.source is None and settings.store.reveal() == DEFAULT_STORE
+    has_file = settings.source is not None and Path(settings.source).is_file()
+    is_default = not has_file and settings.store.reveal() == defaults({}).store.reveal()
     return {
         "has_routes": bool(visit.digests.attempts().handlers),
-        "has_file": settings.source is not None,
+        "has_file": has_file,
         "route_lines": f'store = "{DEFAULT_STORE}"\n\n{ROUTE}' if is_default else ROUTE,
     }
 
