@@ -58,6 +58,43 @@ def test_errors_are_counted_the_most_frequent_first_with_the_newest_report_of_ea
     assert letter.text == "     2 × often\n     1 × rare\n\noften\n-----\nnew\n\nrare\n----\n1\n"
 
 
+def bug(group: str, message: str, example: str) -> dict[str, str]:
+    named = {"group": group, "title": f"{group}: {message}", "example": example}
+    return {"subject": f"ERROR: {example}", "body": f"report of {example}", "html": "", **named}
+
+
+def test_errors_of_one_bug_are_one_subject_with_some_of_its_paths() -> None:
+    values = [bug("KeyError", "7", f"/orders/{number}") for number in range(8)] + [bug("ValueError", "x", "/cart")]
+    errors = Digest("t", "id", 1, 1, 0, tuple(Record(str(place), value, place) for place, value in enumerate(values)))
+
+    letter = letter_of_errors(errors)
+
+    assert letter.subject == "9 errors: ValueError: x, KeyError: 7"
+    assert letter.text.startswith(
+        "     8 × KeyError: 7\n         /orders/0, /orders/1, /orders/2, /orders/3, /orders/4 and 3 more\n"
+        "     1 × ValueError: x\n         /cart\n\nKeyError: 7\n-----------\nreport of /orders/0\n"
+    )
+
+
+def test_a_bug_with_differing_messages_is_named_without_them() -> None:
+    values = [bug("KeyError", message, "/orders") for message in ("7", "8")]
+
+    letter = letter_of_errors(Digest("t", "id", 1, 1, 0, tuple(Record(str(i), v, i) for i, v in enumerate(values))))
+
+    assert letter.subject == "2 × KeyError"
+    assert letter.text.startswith("     2 × KeyError\n         /orders\n\nKeyError\n")
+
+
+def test_errors_that_an_older_release_stored_are_shown_beside_new_ones() -> None:
+    values = [bug("KeyError", "7", "/orders/7"), {"subject": "ERROR: old", "body": "old report", "html": ""}]
+
+    letter = letter_of_errors(Digest("t", "id", 1, 1, 0, tuple(Record(str(i), v, i) for i, v in enumerate(values))))
+
+    assert letter.subject == "2 errors: ERROR: old, KeyError: 7"
+    assert "     1 × ERROR: old\n\n" in letter.text
+    assert "old report" in letter.text
+
+
 @pytest.mark.parametrize("compose", [letter_of_mails, letter_of_errors])
 def test_what_capacity_dropped_is_counted(compose: Any) -> None:
     letter = compose(digest(("Build", "failed"), dropped=500))

@@ -1,5 +1,6 @@
 """DigestHandler: log records become records of a timeline, and logging never breaks or hangs the application."""
 
+import json
 import logging
 import logging.config
 import signal
@@ -109,6 +110,38 @@ def test_an_exception_is_kept_as_text(digests: Digests) -> None:
     (value,) = values(digests)
     assert value["exception"].startswith("Traceback")
     assert value["exception"].rstrip().endswith("KeyError: 'basket'")
+
+
+def test_the_cause_is_the_same_for_one_bug_and_differs_for_two_that_are_logged_in_one_place(digests: Digests) -> None:
+    def price(basket: dict[str, str]) -> int:
+        return int(basket["price"])
+
+    baskets: list[dict[str, str]] = [{}, {"price": "free"}, {"price": "none"}]
+    with logging_to(digests) as logger:
+        for number, basket in enumerate(baskets):
+            try:
+                price(basket)
+            except (KeyError, ValueError):
+                logger.exception("order %d", number)
+        logger.error("without an exception")
+        logger.error("never raised", exc_info=KeyError("price"))
+
+    line, name = price.__code__.co_firstlineno + 1, price.__qualname__
+    place = f"tests/integrations/test_logging.py:{line} {name}"
+    never_raised, without, *causes = (value["cause"] for value in values(digests))
+    assert causes == [f"ValueError in {place}", f"ValueError in {place}", f"KeyError in {place}"]
+    assert [never_raised, without] == [value["place"] for value in values(digests)[:2]]
+
+
+def test_the_cause_is_in_the_application_though_a_library_raised_it(digests: Digests) -> None:
+    with logging_to(digests) as logger:
+        try:
+            json.loads("no json")
+        except ValueError:
+            logger.exception("checkout")
+
+    (value,) = values(digests)
+    assert value["cause"].startswith("JSONDecodeError in tests/integrations/test_logging.py:")
 
 
 def test_a_flood_becomes_counts_per_place(digests: Digests) -> None:

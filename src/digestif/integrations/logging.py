@@ -27,7 +27,7 @@ from digestif.errors import ConfigError, DigestifError, InvalidRecord, StoreErro
 from digestif.events.engine import StoreFailed
 from digestif.ids import fresh_key
 from digestif.intake.arrivals import check_limit, check_text
-from digestif.integrations.handlers import UnlockedHandler, is_inside_a_store
+from digestif.integrations.handlers import UnlockedHandler, cause_of, error_of, is_inside_a_store
 
 TimelineOf = Callable[[logging.LogRecord], str | None]
 
@@ -97,10 +97,12 @@ class DigestHandler(UnlockedHandler):
         self._committer.put(timeline, record.created, self._value(record), is_urgent=is_urgent)
 
     def _value(self, record: logging.LogRecord) -> dict[str, Any]:
+        place, error = f"{record.filename}:{record.lineno}", error_of(record)
         value = {
             "level": record.levelname,
             "logger": record.name,
-            "place": f"{record.filename}:{record.lineno}",
+            "place": place,
+            "cause": (None if error is None else cause_of(error)) or place,
             "message": self._message(record),
             "exception": _exception(record),
         }
@@ -153,9 +155,8 @@ def _opened(digests: object, options: dict[str, Any]) -> Digests | None:
 
 
 def _exception(record: logging.LogRecord) -> str | None:
-    info = record.exc_info
-    if info and info[1] is not None:
-        return traceback_of(info[1])
+    if (error := error_of(record)) is not None:
+        return traceback_of(error)
     return shortened_text(record.exc_text, LONGEST_MESSAGE) if record.exc_text else None
 
 
@@ -379,6 +380,7 @@ def _report(count: int) -> dict[str, Any]:
         "level": "WARNING",
         "logger": OWN,
         "place": "DigestHandler",
+        "cause": "DigestHandler",
         "message": f"{count} log records were dropped: the queue was full, or the store did not take them",
         "exception": None,
     }
