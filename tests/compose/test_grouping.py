@@ -478,7 +478,7 @@ def test_an_exit_is_not_taken_for_a_fault() -> None:
         ({"distinct": {1: "user"}}, "distinct: {1: 'user'} has no names"),
         ({"top": 0}, "top: 0 is not a whole number from 1"),
         ({"top": True}, "top: True is not a whole number from 1"),
-        ({"weight": 7}, "weight: 7 is not a function"),
+        ({"weight": 7}, "weight: 7 is neither a function nor"),
         ({"weight": lambda: [1]}, r"weight: <lambda>\(\) can't be called with \(subjects\)"),
         ({"group_by": [lambda a, b: a]}, r"group_by: <lambda>\(a, b\) can't be called with \(record\)"),
         ({"distinct": {"users": lambda: 1}}, r"distinct\['users'\]: <lambda>\(\) can't be called with \(record\)"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "html", "markdown", "slack", "subject")
 SUFFIXES = {".htm": "html", ".html": "html", ".json": "slack", ".md": "markdown", ".txt": "text"}
 SAMPLE_LINKS = {"open": "https://app.example/open", "unsubscribe": "https://app.example/unsubscribe"}
+MOST_NAMES = 10  # of hidden fields with one reason
 NOW = 1_767_614_400.0  # of the sample: the same every time
 
 
@@ -42,21 +43,44 @@ def render(session: Session, template: str | None, *, wanted: str | None, output
     """Show what a reader would get.
 
     By the built-in template, or one of yours. With sample records, or with what is pending in a timeline. With --app
-    the route of the timeline says how; its hooks keep, prepare, split and weight are not called.
+    the route of the timeline says how; its hooks keep, prepare and split, and a function for weight, are not called.
+
+    Fields of values that the built-in templates do not show are named on stderr, with the reason.
     """
     kind = wanted or SUFFIXES.get(output.suffix.lower() if output else "", "text")
     digest, look = _digest(session, options["timeline"])
+    hidden = _hidden(digest, look)
     text = _rendered(digest, look, template, kind, options)
     if output is not None:
         output.write_text(text, "utf-8")
         session.answer(
-            f"wrote {len(text.encode()):,} bytes of {kind} to {output}", {"format": kind, "file": str(output)}
+            f"wrote {len(text.encode()):,} bytes of {kind} to {output}",
+            {"format": kind, "file": str(output), "hidden": hidden},
         )
     elif session.as_json:
-        click.echo(as_json({"format": kind, "content": text}))
+        click.echo(as_json({"format": kind, "content": text, "hidden": hidden}))
     else:
         click.echo(_harmless(text) if is_terminal() else text)
+    if not session.as_json:
+        _say_hidden(hidden)
     return 0
+
+
+def _hidden(digest: "Digest", look: "Look") -> dict[str, str]:
+    """Return the fields that the built-in templates do not show, with the reason."""
+    from digestif.compose.details import Details
+
+    return Details(look.details).hidden(digest.records)
+
+
+def _say_hidden(hidden: dict[str, str]) -> None:
+    """Name hidden fields on stderr, by reason; what is printed stays the message alone."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in hidden.items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        listed = ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
+        click.echo(_harmless(f"not shown: {listed} ({reason})"), err=True)
 
 
 def _harmless(text: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from digestif.compose.details import Detail, Details, columns_of, details_line
 from digestif.compose.names import TEXT_LENGTH, Names, names_of_list, names_of_notification
 from digestif.compose.phrases import distinct_counts, enumerated, label_beside, name_of, named
 from digestif.compose.summary import Group, Subject, Summary, different_records
@@ -42,10 +43,13 @@ class SizeLimit:
     subject: int
     group: int
     item: int
+    detail: int
 
 
 # Gmail hides HTML after 102 KB. The others are what the built-in template writes around their texts.
-MAIL = SizeLimit(bytes=76_000, body=41_000, subject=780, group=450, item=240)
+MAIL = SizeLimit(bytes=76_000, body=41_000, subject=780, group=450, item=240, detail=110)
+NO_CHOICE = Details()
+SHORT_ITEM = 60  # characters of a text that may stand in a table
 
 
 def context(
@@ -55,6 +59,7 @@ def context(
     next_delivery: float | None = None,
     links: Mapping[str, str] | None = None,
     title: str | None = None,
+    details: Details = NO_CHOICE,
     limit: SizeLimit = MAIL,
     values: bool = False,
 ) -> dict[str, Any]:
@@ -63,7 +68,7 @@ def context(
     The words are those of `times`. With `values` each subject also has the value of its newest record.
     """
     words = times.wording
-    page = _Page(summary, times, limit, values)
+    page = _Page(summary, times, details, limit, values)
     groups, more, more_records = page.groups, page.more, page.more_records
     lead = groups[0]["subjects"][0]["label"] if groups else ""
     upcoming = "" if next_delivery is None else times.moment(next_delivery)
@@ -136,8 +141,9 @@ def _omissions(more: int, more_records: int, dropped: int, words: Wording) -> li
 class _Page:
     """What is shown within a limit: first groups with their subjects, then items as long as there is room."""
 
-    def __init__(self, summary: Summary, times: Times, limit: SizeLimit, values: bool) -> None:
+    def __init__(self, summary: Summary, times: Times, details: Details, limit: SizeLimit, values: bool) -> None:
         self._times = times
+        self._details = details
         self._words = times.wording
         self._limit = limit
         self._values = values
@@ -154,6 +160,7 @@ class _Page:
             if self._left > limit.item:
                 self._list_items(subject, line)
                 self._complete_title(subject, line)
+                self._add_details(subject, line)
 
     def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:
         shown = []
@@ -217,6 +224,9 @@ class _Page:
             "last": subject.last,
             "when": when,
             "weight": subject.weight,
+            "details": [],
+            "details_line": "",
+            "columns": [],
             "items": [],
             "more_items": 0,
             "items_note": "",
@@ -225,7 +235,7 @@ class _Page:
 
     def _list_items(self, subject: Subject, line: dict[str, Any]) -> None:
         """List what differs between the newest records of a subject, and say how many more it has."""
-        listed = self._items(subject.items)
+        listed = self._items(subject.items, line["label"])
         if not listed:
             line["alike"] = 1 < subject.count == len(subject.items) and author_of(subject.newest.value) != ""
             return
@@ -233,6 +243,7 @@ class _Page:
         if line["items"] and title_of(subject.newest.value, length=ITEM_LENGTH) == listed[0]["text"]:
             self._left += _weight(line["title"])
             line["title"] = ""  # it is the first item
+        line["columns"] = _columns(line["items"])
         if any(item["url"] for item in line["items"]):
             link = "newest_url" if subject.url else "url"
             self._left += _weight(line[link])
@@ -248,10 +259,24 @@ class _Page:
             self._left -= cost
             line["title"] = title
 
+    def _add_details(self, subject: Subject, line: dict[str, Any]) -> None:
+        """Show the details of a subject's only record, or of records that look the same, if there is room."""
+        if line["items"] or subject.count > max(1, len(subject.items)):
+            return  # those of the newest record would be taken for those of all
+        author = author_of(subject.newest.value) if line["title"] else ""
+        found = self._details.of(subject.newest, line["label"], line["title"], author)
+        if self._detail_cost(found) < self._left:
+            self._left -= self._detail_cost(found)
+            line |= _shown_details(found)
+
+    def _detail_cost(self, details: Sequence[Detail]) -> int:
+        return sum(self._limit.detail + 2 * _weight(detail.name, detail.text) for detail in details)
+
     def _fitting_items(self, items: list[dict[str, Any]], count: int) -> tuple[list[dict[str, Any]], int, str]:
         shown = []
         for item in items:
             cost = self._limit.item + _weight(item["line"], item["body"], item["url"], item["when"])
+            cost += sum(self._limit.detail + 2 * _weight(detail["name"], detail["text"]) for detail in item["details"])
             if cost > self._left:
                 break
             self._left -= cost
@@ -263,8 +288,8 @@ class _Page:
         self._left -= self._limit.item + _weight(note)
         return shown, more, note
 
-    def _items(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """What differs between records; nothing if they all look the same.
+    def _items(self, records: Sequence[Record], label: str) -> list[dict[str, Any]]:
+        """What differs between records of a subject; nothing if they all look the same.
 
         If a person wrote the same several times, each with a link of its own, or several persons did, all are listed.
         """
@@ -279,15 +304,20 @@ class _Page:
         if is_repeated and all(authors) and not any(texts):
             texts = [title_of(value, self._words.no_text, ITEM_LENGTH) for value in values]
         items = [
-            self._item(record, text, link if has_links else "")
+            self._item(record, text, link if has_links else "", label)
             for record, text, link in zip(records, texts, links, strict=True)
         ]
         return items if any(texts) or len({item["line"] for item in items}) > 1 else []
 
-    def _item(self, record: Record, text: str, url: str) -> dict[str, Any]:
-        author = author_of(record.value)
-        item = {
-            "line": self._words.signed(author, text) or title_of(record.value, self._words.no_text, ITEM_LENGTH),
+    def _item(self, record: Record, text: str, url: str, label: str) -> dict[str, Any]:
+        """A record in a list. If only its details tell it from others, they are its line."""
+        author, title = author_of(record.value), title_of(record.value, self._words.no_text, ITEM_LENGTH)
+        line = self._words.signed(author, text)
+        found = _shown_details(self._details.of(record, label, title, text, author))
+        if not line and found["details_line"]:
+            line, found["details_line"] = found["details_line"], ""
+        item = found | {
+            "line": line or title,
             "author": author,
             "text": text,
             "body": "",
@@ -300,13 +330,15 @@ class _Page:
     def _single(self, summary: Summary) -> dict[str, Any]:
         """The only record as a notification; several records of the only subject as a list, if they differ."""
         value = summary.newest.value
-        listed = self._items(summary.items)
+        listed = self._items(summary.items, summary.groups[0].subjects[0].label)
         if listed:
             listed[0]["body"] = self._body(value, listed[0]["text"])
         items, more, note = self._fitting_items(listed, summary.count)
         names = (names_of_list if items else names_of_notification)(summary, self._words)
         body = "" if items else self._body(value, names.headline)
-        self._left -= _weight(body)
+        said = (names.headline, *names.about, body, author_of(value))
+        details = [] if items or summary.count > max(1, len(summary.items)) else self._details.of(summary.newest, *said)
+        self._left -= _weight(body) + self._detail_cost(details)
         self.names = names
         title = title_of(value, self._words.no_text)
         label = self._lines[0][1]["label"] if self._lines else title
@@ -318,10 +350,12 @@ class _Page:
             "author": author_of(value),
             "at": summary.newest.timestamp,
             "when": self._times.moment(summary.newest.timestamp),
+            "columns": _columns(items),
             "items": items,
             "more_items": more,
             "items_note": note,
         }
+        single |= _shown_details(details)
         return single | {"value": trimmed(value)} if self._values else single
 
     def _single_link(self, summary: Summary, items: list[dict[str, Any]]) -> str:
@@ -332,11 +366,24 @@ class _Page:
 
     def _body(self, value: Any, above: str) -> str:
         body = body_of(value, above)
-        if joined_lines(body, ITEM_LENGTH) == above:
+        if above.endswith(joined_lines(body, ITEM_LENGTH)):
             return ""
         while _weight(body) > self._limit.body:
             body = cut(body, len(body) * 9 // 10)
         return body
+
+
+def _shown_details(details: Sequence[Detail]) -> dict[str, Any]:
+    """Return the details for templates: each with its name and text, and all of them as a line."""
+    named = [{"name": detail.name, "text": detail.text} for detail in details]
+    return {"details": named, "details_line": details_line(details)}
+
+
+def _columns(items: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the names of the details of all items, if items and details make a small table; else nothing."""
+    if any(item["body"] or len(item["line"]) > SHORT_ITEM for item in items if item["details_line"] or item["body"]):
+        return []
+    return columns_of([[Detail(**detail) for detail in item["details"]] for item in items])
 
 
 def _links(links: Mapping[str, str], words: Wording) -> list[dict[str, str]]:

@@ -5,7 +5,7 @@ Values may come from attackers. The work is bounded by a value's size, and resul
 
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 
 from digestif.core.hooks import check_hook
 from digestif.core.records import Record
-from digestif.core.texts import shortened
+from digestif.core.texts import did_you_mean, shortened
 from digestif.errors import ConfigError
 
 Field = str | Callable[[Record], Any]
@@ -24,6 +24,7 @@ Identity = str | tuple[str, str | int] | None
 LABEL_LENGTH = 100
 VALUE_LENGTH = 2_000  # characters of a bounded value, roughly
 VALUE_DEPTH = 8
+RANK_OPTIONS = ("by", "order")
 
 UNREADABLE: Any = object()  # the value of a field whose callable raised
 OTHER = "other"  # the label of None
@@ -81,6 +82,31 @@ def _inside(value: Any, step: str) -> Any:
         return None
     index = int(step)
     return value[index] if index < len(value) else None
+
+
+def rank_reader(weight: Mapping[str, Any]) -> Reader:
+    """Return a function that weighs records by a field, such as `{"by": "severity", "order": ["critical", "info"]}`.
+
+    The first value of the order weighs most, values that are not in it weigh 0. Case makes no difference.
+    """
+    for name in weight:
+        if name not in RANK_OPTIONS:
+            raise ConfigError(f"weight: {shortened(name)}: unknown{did_you_mean(str(name), list(RANK_OPTIONS))}")
+    field, order = weight.get("by"), weight.get("order")
+    if not isinstance(field, str) or not isinstance(order, list | tuple) or not order:
+        raise ConfigError(
+            f'weight: {shortened(dict(weight))} is not like {{"by": "severity", "order": ["critical", "warning"]}}'
+        )
+    ranks = {_comparable(value): place for place, value in enumerate(reversed(order), 1)}
+    return partial(_rank, reader(field, "weight: by"), ranks)
+
+
+def _rank(read: Reader, ranks: Mapping[str, int], records: Sequence[Record]) -> list[int]:
+    return [ranks.get(_comparable(value), 0) for value in read(records)]
+
+
+def _comparable(value: Any) -> str:
+    return label_of(value).casefold()
 
 
 # Comparing

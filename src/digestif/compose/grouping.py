@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from digestif.compose.fields import Field, Identity, Reader, reader
+from digestif.compose.fields import Field, Identity, Reader, rank_reader, reader
 from digestif.compose.levels import Level, identities, identity_of, level_reader, shown_as
 from digestif.compose.summary import Group, Subject, SubjectWeight, Summary, different_records
 from digestif.core.hooks import check_hook
@@ -32,7 +32,7 @@ def summarize(
     top: int = 10,
     top_groups: int = 20,
     items: int = 5,
-    weight: Weight | None = None,
+    weight: Weight | Mapping[str, Any] | None = None,
 ) -> Summary:
     """Summarize a digest, or records alone, as `Grouping` describes. Raises ValueError if there is no record."""
     return Grouping(
@@ -50,6 +50,9 @@ class Grouping:
     record. `distinct` counts different values except None. A path that leads nowhere, a callable that raises and a
     value that JSON can't express read as None, so that one bad record stops no digest.
 
+    `weight` is a function, or a field and an order: `{"by": "severity", "order": ["critical", "warning"]}`. Then a
+    subject weighs as much as the heaviest of its records.
+
     Subjects are sorted by `weight`, then by count, then by distinct counts in the order of `distinct`; groups by number
     of subjects, then by count; largest first. Ties go to the newer one, then by label. The order of the records does
     not matter. Each subject holds its newest `items` records.
@@ -63,16 +66,15 @@ class Grouping:
         top: int = 10,
         top_groups: int = 20,
         items: int = 5,
-        weight: Weight | None = None,
+        weight: Weight | Mapping[str, Any] | None = None,
     ) -> None:
         self._levels = _readers(group_by)
         self._distinct = _distinct_readers(distinct)
         self._top = _check_top(top, "top")
         self._top_groups = _check_top(top_groups, "top_groups")
         self._items = _check_top(items, "items")
-        if weight is not None:
-            _check_weight(weight)
-        self._weight = weight
+        self._rank = rank_reader(weight) if isinstance(weight, Mapping) else None
+        self._weight = None if isinstance(weight, Mapping) else _check_weight(weight)
 
     def summarize(self, digest: Digest | Iterable[Record]) -> Summary:
         """Raises ValueError if there is no record. Records alone have no timeline, and none was dropped."""
@@ -85,7 +87,7 @@ class Grouping:
         if not digest:
             which = f"the digest {digest.id} of {shortened(digest.timeline)} is empty" if digest.id else "no records"
             raise ValueError(f"{which}: nothing to summarize")
-        sheet = _Sheet(digest, self._levels, self._distinct, self._items)
+        sheet = _Sheet(digest, self._levels, self._distinct, self._items, self._rank)
         groups = sheet.groups.split(sheet.rows) if sheet.groups else {None: sheet.rows}
         parts = [
             _Part(key, sheet.tally(rows, key, sheet.groups), self._subjects(sheet, rows))
@@ -189,10 +191,13 @@ def _check_top(number: object, option: str) -> int:
     return number
 
 
-def _check_weight(weight: object) -> None:
+def _check_weight(weight: Weight | None) -> Weight | None:
+    if weight is None:
+        return None
     if not callable(weight):
-        raise ConfigError(f"weight: {shortened(weight)} is not a function")
+        raise ConfigError(f'weight: {shortened(weight)} is neither a function nor {{"by": …, "order": […]}}')
     check_hook("weight", weight, "subjects")
+    return weight
 
 
 def _check_weights(weights: object, subjects: int) -> list[SubjectWeight]:
@@ -227,7 +232,9 @@ def _digest_of(records: Iterable[Record]) -> Digest:
 class _Sheet:
     """The records of a digest as rows, and the fields in use as columns."""
 
-    def __init__(self, digest: Digest, levels: Sequence[Reader], distinct: Mapping[str, Reader], items: int) -> None:
+    def __init__(
+        self, digest: Digest, levels: Sequence[Reader], distinct: Mapping[str, Reader], items: int, rank: Reader | None
+    ) -> None:
         # Usually they are in this order already. Of the same timestamp, the first stays first: it arrived last.
         self.records = sorted(digest.records, key=attrgetter("timestamp"), reverse=True)
         self.items = items
@@ -235,6 +242,7 @@ class _Sheet:
         self.groups = self._level(levels[0]) if len(levels) == LEVELS else None
         self.subjects = self._level(levels[-1]) if levels else self._keys()
         self.distinct = {name: self._column(read(self.records)).identities for name, read in distinct.items()}
+        self.weights = None if rank is None else rank(self.records)
 
     @property
     def rows(self) -> range:
@@ -260,6 +268,7 @@ class _Sheet:
             distinct={name: _different(identities, rows) for name, identities in self.distinct.items()},
             items=tuple([self.records[row] for row in rows[: self.items]]),
             rows=rows,
+            weight=0 if self.weights is None else max(self.weights[row] for row in rows),
         )
 
     def _keys(self) -> "_Column":

@@ -1,6 +1,6 @@
 """From a summary to texts for people: a subject, plain text, HTML, Markdown, blocks for Slack."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Template
 
 from digestif.compose.context import context
+from digestif.compose.details import Details
 from digestif.compose.processes import Children, TemplateFailed
 from digestif.compose.sandbox import environment, fault_of, leads_out
 from digestif.compose.slack import SLACK, blocks, read_blocks
@@ -45,8 +46,8 @@ class Renderer:
     `template` names a built-in set, or files in `folder`: NAME.html, NAME.txt, NAME.md, NAME.subject.txt,
     NAME.slack.json. Built-in files replace those that are missing. Files of a folder are rendered in a child process,
     which is killed after `timeout` seconds or when it needs more than `memory` bytes. With `preview`, unknown names in
-    a template stay visible. `zone`, `hours` (12 or 24) and `wording` are the defaults for readers. Raises ConfigError
-    for a file that does not parse.
+    a template stay visible. `zone`, `hours` (12 or 24) and `wording` are the defaults for readers. `details` are the
+    fields of values that are shown beside their text. Raises ConfigError for a file that does not parse.
     """
 
     def __init__(
@@ -57,11 +58,13 @@ class Renderer:
         zone: str = "UTC",
         hours: Hours = 24,
         wording: Wording | Mapping[str, Any] | None = None,
+        details: Sequence[str] | None = None,
         timeout: float = 1.0,
         memory: int = 100_000_000,
         preview: bool = False,
     ) -> None:
         self._times = Times(zone, hours, wording_of(wording))
+        self._details = Details(details)
         self._own = _own_templates(template or DEFAULT, folder)
         self._built_in = _built_in(DEFAULT)
         self._children = (
@@ -90,6 +93,7 @@ class Renderer:
             "next_delivery": next_delivery,
             "links": links,
             "title": title,
+            "details": self._details,
         }
         parts = self._parts(["subject", *(name for name in formats if name in TEXTS)], summary, about)
         made = self._blocks(summary, about) if "slack" in formats else ()

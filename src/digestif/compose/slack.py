@@ -19,7 +19,7 @@ SHORT_LINK = 300  # of the facts of a line, and of each link in the foot
 
 # Keeps a message below Slack's 50 blocks: each of at most 20 groups begins a section, and two sections of a group are
 # together longer than 3,000 characters, so there are at most 20 + 36,000 / 1,500 sections, and four other blocks.
-SLACK = SizeLimit(bytes=36_000, body=9_000, subject=120, group=60, item=60)
+SLACK = SizeLimit(bytes=36_000, body=9_000, subject=120, group=60, item=60, detail=10)
 
 Block = dict[str, Any]
 
@@ -85,6 +85,8 @@ def _body(context: dict[str, Any]) -> Iterator[Block]:
 
 def _notification(single: dict[str, Any], details: str) -> Iterator[str]:
     yield from _pieces(single["body"])
+    if single["details_line"]:
+        yield _part(single["details_line"])
     if single["url"]:
         yield _linked(single["url"], details)
     yield from _items(single, "•  ")
@@ -95,6 +97,8 @@ def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
         yield f"*{_linked(group['url'], group['label'])}* · {_part(group['facts'])}"
     for subject in group["subjects"]:
         yield _line(subject, counted)
+        if subject["details_line"]:
+            yield f"      {_part(subject['details_line'])}"
         yield from _items(subject, "      ◦  ")
     if group["note"]:
         yield f"_{_part(group['note'])}_"
@@ -110,6 +114,8 @@ def _line(subject: dict[str, Any], counted: bool) -> str:
 def _items(subject: dict[str, Any], bullet: str) -> Iterator[str]:
     for item in subject["items"]:
         yield f"{bullet}{_part(item['line'])} · {_linked(item['url'], item['when'])}"
+        if item["details_line"]:
+            yield f"      {_part(item['details_line'])}"
         yield from _pieces(item["body"])
     if subject["items_note"]:
         yield f"      _{_part(subject['items_note'])}_"

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from markupsafe import escape
 
+from digestif.core.secret import is_private_name
 from digestif.core.texts import shortened
 
 # The first of these with text is what a value says. Headings can stand above a text; the others are texts themselves.
@@ -23,6 +24,7 @@ AUTHOR_LENGTH = 60
 BODY_LENGTH = 8000
 LINE_BREAK = " / "  # where lines are joined to one
 HEADER_LENGTH = 150
+MOST_TEXTS = 2  # fields that are joined to tell values apart
 MOST_PAIRS = 100  # fields of a value without a text that are looked at
 VALUE_SIZE = 20_000  # characters; a context may hold 100 such values
 LINK_LENGTH = 2000  # once escaped for HTML
@@ -114,13 +116,28 @@ def _repeats(body: str, title: str) -> bool:
 
 
 def differing_texts(values: Sequence[Any], no_text: str) -> list[str]:
-    """What tells values apart: the first of their text fields that differs, or all fields; empty if none does."""
+    """Return the texts that tell values apart; empty ones if none does.
+
+    They are the first text field that differs. If two values have the same text there, as with titles such as
+    `FIRING: disk full`, the next field that tells more of them apart follows. Values without text show all fields.
+    """
+    chosen: list[list[str]] = []
     for name in TEXT_FIELDS:
-        texts = [joined_lines(text_of(value, (name,)), ITEM_LENGTH) for value in values]
-        if len(set(texts)) > 1:
-            return [text or title_of(value, no_text, ITEM_LENGTH) for text, value in zip(texts, values, strict=True)]
+        column = [joined_lines(text_of(value, (name,)), ITEM_LENGTH) for value in values]
+        if _kinds(*chosen, column) > max(1, _kinds(*chosen)):
+            chosen.append(column)
+        if len(chosen) == MOST_TEXTS or (chosen and _kinds(*chosen) == len(values)):
+            break
+    if chosen:
+        texts = [one_line(": ".join(filter(None, parts)), ITEM_LENGTH) for parts in zip(*chosen, strict=True)]
+        return [text or title_of(value, no_text, ITEM_LENGTH) for text, value in zip(texts, values, strict=True)]
     titles = [] if any(map(text_of, values)) else [title_of(value, no_text, ITEM_LENGTH) for value in values]
     return titles if len(set(titles)) > 1 else [""] * len(values)
+
+
+def _kinds(*columns: list[str]) -> int:
+    """Return the number of different rows."""
+    return len(set(zip(*columns, strict=True)))
 
 
 def author_of(value: Any) -> str:
@@ -219,7 +236,8 @@ def _pairs(value: Any) -> list[str]:
 def _leaves(value: Any, path: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, each in value.items():
-            yield from _leaves(each, f"{path}.{name}" if path else name)
+            if not is_private_name(name):
+                yield from _leaves(each, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         text = ", ".join(leaf for each in value for leaf in _leaves(each, ""))
         yield from _leaves(text, path)

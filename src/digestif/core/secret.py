@@ -1,6 +1,37 @@
-"""Secrets: texts that no message, log or traceback shows."""
+"""Secrets: texts that no message, log or traceback shows, and names of fields that suggest one."""
 
+import re
 from typing import Any
+
+# A field is taken for a secret if a word of its name is here (`auth`, not `author`) …
+SECRET_WORDS = frozenset({"auth", "bearer", "csrf", "cvc", "cvv", "jwt", "otp", "pass", "pin", "pwd", "session"})
+# … or if the letters of its name contain one of these: `accessToken`, `X-Api-Key`, `db_password`.
+SECRET_PARTS = (
+    "accesskey",
+    "apikey",
+    "authorization",
+    "cookie",
+    "credential",
+    "passphrase",
+    "passwd",
+    "password",
+    "privatekey",
+    "secret",
+    "token",
+)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def is_secret_name(name: str) -> bool:
+    """Return True if the name of a field suggests that its value must not be sent around."""
+    letters = re.sub("[^a-z]", "", name.lower())
+    words = {word.lower() for word in _WORD.findall(name)}
+    return not SECRET_WORDS.isdisjoint(words) or any(part in letters for part in SECRET_PARTS)
+
+
+def is_private_name(name: str) -> bool:
+    """Return True for a field that readers do not see unless it is chosen."""
+    return name.startswith("_") or is_secret_name(name)
 
 
 class Secret:

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 
 from digestif.attempts import Attempt
 from digestif.channels.base import Channel, Format, Message, Receipt
-from digestif.compose.grouping import Grouping
 from digestif.compose.renderer import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.hooks import accepted
@@ -62,7 +61,7 @@ class RouteHandler:
         self.route = route
         self._archive = archive
         self._renderer = route.renderer()
-        self._grouping = Grouping(group_by=route.group_by, distinct=route.distinct, top=route.top, items=route.items)
+        self._grouping = route.grouping()
         self._account = None if route.budget is None else Account(route.budget, route.pattern)
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Resources] = WeakKeyDictionary()
 
@@ -276,7 +275,7 @@ class RouteHandler:
 
     async def _summary(self, digest: Digest) -> Summary:
         draft = self._grouping.draft(digest)
-        if self.route.weight is None:
+        if not callable(self.route.weight):
             return draft.summary()
         return draft.weighed(await self._called(self.route.weight, draft.subjects))
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from digestif.channels.base import Message
 from digestif.compose.grouping import summarize
@@ -27,6 +27,8 @@ class Look:
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
     top: int = 10
     items: int = 5
+    details: Sequence[str] | None = None
+    weight: Mapping[str, Any] | None = None
     template: str | None = None
     folder: Path | None = None
     zone: str = "UTC"
@@ -39,7 +41,8 @@ class Look:
 def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) -> Look:
     """The look of a timeline's digests, by the policy in force and the zone that the reader chose.
 
-    The hooks keep, prepare, split and weight are left out. Raises ConfigError for a wrong answer of another function.
+    The hooks keep, prepare, split and a function for weight are left out. Raises ConfigError for a wrong answer of
+    another function.
     """
     recipient = check_recipient(route.recipient(timeline))
     return Look(
@@ -48,6 +51,8 @@ def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) 
         distinct=route.distinct,
         top=route.top,
         items=route.items,
+        details=route.details,
+        weight=route.weight if isinstance(route.weight, Mapping) else None,
         template=route.template,
         folder=None if route.templates is None else Path(route.templates),
         zone=route.zone_of(recipient, timeline=timeline, policy=policy, chosen=chosen),
@@ -61,9 +66,17 @@ def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) 
 def rendered(digest: Digest, look: Look, *, formats: Collection[str]) -> Rendered:
     """Raises ConfigError if the template fails."""
     renderer = Renderer(
-        look.template, folder=look.folder, zone=look.zone, hours=look.hours, wording=look.wording, preview=True
+        look.template,
+        folder=look.folder,
+        zone=look.zone,
+        hours=look.hours,
+        wording=look.wording,
+        details=look.details,
+        preview=True,
     )
-    summary = summarize(digest, group_by=look.group_by, distinct=look.distinct, top=look.top, items=look.items)
+    summary = summarize(
+        digest, group_by=look.group_by, distinct=look.distinct, top=look.top, items=look.items, weight=look.weight
+    )
     try:
         return renderer.render(summary, formats=formats, links=look.links, title=look.title)
     except TemplateFailed as error:

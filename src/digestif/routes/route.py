@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from digestif.channels.base import Channel
 from digestif.channels.registry import open_channel
+from digestif.compose.grouping import Grouping
 from digestif.compose.levels import Level
 from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Subject
@@ -45,7 +46,8 @@ class RouteOptions(TypedDict, total=False):
     distinct: Mapping[str, FieldOf]
     top: int
     items: int
-    weight: Weight | None
+    details: Sequence[str] | None
+    weight: Weight | Mapping[str, Any] | None
     template: str | None
     templates: str | Path | None
     to: str | Callable[[str], str] | None
@@ -74,7 +76,8 @@ class Route:
     distinct: Mapping[str, FieldOf] = field(default_factory=dict)
     top: int = 10
     items: int = 5  # records that are listed of each subject
-    weight: Weight | None = None  # subjects are sorted by it
+    details: Sequence[str] | None = None  # fields that are shown beside the text; None: all that may be shown
+    weight: Weight | Mapping[str, Any] | None = None  # subjects are sorted by it: a function, or a field and an order
     template: str | None = None
     templates: str | Path | None = None  # a folder of the user's own
     to: str | Callable[[str], str] | None = None  # from timeline to recipient; by default the text that `*` matches
@@ -129,7 +132,12 @@ class Route:
     def renderer(self) -> Renderer:
         zone = self.zone if isinstance(self.zone, str) else UTC
         folder = None if self.templates is None else Path(self.templates)
-        return Renderer(self.template, folder=folder, zone=zone, hours=self.hours)
+        return Renderer(self.template, folder=folder, zone=zone, hours=self.hours, details=self.details)
+
+    def grouping(self) -> Grouping:
+        """How records are grouped. A function for `weight` is called by the handler: it may be a coroutine."""
+        weight = self.weight if isinstance(self.weight, Mapping) else None
+        return Grouping(group_by=self.group_by, distinct=self.distinct, top=self.top, items=self.items, weight=weight)
 
     def redelivery_over_policy(self) -> Literal["merge", "same"] | None:
         """What replaces the `redelivery` of the policy; None: nothing does. By default a digest comes again unchanged
@@ -203,7 +211,8 @@ _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
     "template": ((str, _NONE), "the name of a template"),
     "templates": ((str, Path, _NONE), "a folder"),
     "to": ((str, _NONE, callable), "a text or a function from timeline to recipient"),
-    "weight": ((_NONE, callable), "a function"),
+    "details": ((list, tuple, _NONE), "a list of fields"),
+    "weight": ((Mapping, _NONE, callable), 'a function or {"by": …, "order": […]}'),
     "keep": ((_NONE, callable), "a function"),
     "prepare": ((_NONE, callable), "a function"),
     "split": ((_NONE, callable), "a function"),

@@ -22,6 +22,8 @@ OPTIONS = (
     "distinct",
     "top",
     "items",
+    "details",
+    "weight",
     "template",
     "templates",
     "to",

@@ -1,0 +1,253 @@
+"""Details: readers see the fields of a value, and never those that look like secrets."""
+
+import json
+from typing import Any
+
+import pytest
+
+from digestif.compose.details import MOST_DETAILS, Details
+from digestif.compose.grouping import summarize
+from digestif.compose.renderer import Rendered, Renderer
+from digestif.core.records import Record
+from digestif.core.secret import is_secret_name
+from digestif.errors import ConfigError
+
+FORMATS = ("text", "html", "markdown", "slack")
+
+
+def rendered(*values: Any, details: Any = None, **grouping: Any) -> Rendered:
+    records = [Record(f"r{place}", value, 1_794_816_720.0 + 60 * place) for place, value in enumerate(values)]
+    return Renderer(details=details).render(summarize(records, **grouping), formats=FORMATS)
+
+
+def in_each_format(made: Rendered) -> dict[str, str]:
+    return {
+        "text": made.text,
+        "html": made.html,
+        "markdown": made.markdown,
+        "slack": json.dumps(made.blocks, ensure_ascii=False),
+    }
+
+
+def disk(host: str, percent: int, **more: Any) -> dict[str, Any]:
+    return {"title": "Disk almost full", "host": host, "severity": "critical", "percent": percent, **more}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_fields_of_a_single_record_are_shown(form: str) -> None:
+    text = in_each_format(rendered(disk("web-3", 97)))[form].replace("\\", "")
+
+    assert "host: web-3 · severity: critical · percent: 97" in text
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("group_by", [[], ["title"]])
+def test_three_hosts_with_one_title_are_told_apart(form: str, group_by: list[str]) -> None:
+    text = in_each_format(rendered(disk("web-1", 91), disk("web-2", 95), disk("web-3", 97), group_by=group_by))[form]
+
+    places = [text.replace("\\", "").index(host) for host in ("web-3", "web-2", "web-1")]
+    assert places == sorted(places)
+
+
+def test_records_with_the_same_fields_are_a_table_in_html() -> None:
+    html = rendered(disk("web-1", 91), disk("web-2", 95), group_by=["title"]).html
+
+    assert html.count('scope="col"') == 3
+    assert html.index(">host</th>") < html.index(">percent</th>") < html.index(">web-2</td>")
+
+
+def test_records_with_other_fields_are_lines() -> None:
+    made = rendered(disk("web-1", 91), disk("web-2", 95, zone="b"), group_by=["title"])
+
+    assert 'scope="col"' not in made.html
+    assert "host: web-2 · severity: critical · percent: 95 · zone: b" in made.html
+
+
+def test_a_table_has_at_most_four_columns() -> None:
+    values = [disk(f"web-{n}", n, zone="b", rack=n) for n in range(3)]
+
+    assert 'scope="col"' not in rendered(*values, group_by=["title"]).html
+
+
+SECRET_NAMES = (
+    "token",
+    "accessToken",
+    "access_token",
+    "X-Api-Key",
+    "APIKey",
+    "db_password",
+    "Authorization",
+    "auth",
+    "client-secret",
+    "session",
+    "sessionId",
+    "Set-Cookie",
+    "credentials",
+    "privateKey",
+    "pwd",
+    "PIN",
+)
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+@pytest.mark.parametrize("title", [{"title": "Signed in"}, {}])
+def test_a_field_that_looks_like_a_secret_is_in_no_message(name: str, title: dict[str, str]) -> None:
+    made = rendered({**title, "city": "Oslo", name: "hunter2", "_trace": "hunter3"})
+
+    for text in in_each_format(made).values():
+        assert "hunter" not in text
+        assert "Oslo" in text
+
+
+@pytest.mark.parametrize("name", ["author", "host", "spinning", "compass", "authored_by", "passenger", "shipping"])
+def test_an_ordinary_name_is_not_taken_for_a_secret(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_what_a_message_says_anyway_is_not_repeated() -> None:
+    value = {
+        "title": "Build 7 failed",
+        "message": "Step 3 ended with 1",
+        "author": "Ada",
+        "url": "https://ci.example/7",
+        "branch": "main",
+    }
+
+    text = rendered(value).text
+
+    assert text.count("Build 7 failed") == text.count("Step 3 ended with 1") == text.count("Ada") == 1
+    assert text.count("https://ci.example/7") == 1
+    assert "\nbranch: main\n" in text
+
+
+def test_a_field_by_which_records_are_grouped_is_not_repeated() -> None:
+    values = [{"title": f"Job {n} failed", "project": "web-shop", "tries": n} for n in range(2)]
+
+    text = rendered(*values, group_by=["project"]).text
+
+    assert text.count("web-shop") == 1
+    assert "tries: 1" in text
+
+
+def test_at_most_eight_fields_are_shown_and_objects_are_not() -> None:
+    fields = {f"field{n}": n for n in range(MOST_DETAILS + 2)}
+
+    text = rendered({"title": "Much", "labels": {"a": 1}, "hosts": ["b"], **fields}).text
+
+    assert text.count("field") == MOST_DETAILS
+    assert "labels" not in text
+    assert "hosts" not in text
+
+
+def test_chosen_fields_are_shown_in_their_order_also_from_inside_of_objects() -> None:
+    made = rendered(disk("web-3", 97, labels={"zone": "b"}), details=["percent", "labels.zone", "missing"])
+
+    assert "\npercent: 97 · zone: b\n" in made.text
+    assert "severity" not in made.text
+
+
+def test_an_empty_choice_hides_all_fields() -> None:
+    assert "web-3" not in rendered(disk("web-3", 97), details=[]).text
+
+
+@pytest.mark.parametrize("chosen", ["host", [1], {"host": 1}, ["a..b"], [f"f{n}" for n in range(9)]])
+def test_a_choice_that_can_not_be_read_is_refused_by_its_name(chosen: Any) -> None:
+    with pytest.raises(ConfigError, match="details"):
+        Details(chosen)
+
+
+def test_hostile_names_and_texts_are_short_and_escaped() -> None:
+    value = {
+        "title": "x",
+        "<script>" * 20: "<b>&" * 200,
+        "line\nbreak": "two\nlines",
+        "huge": 10**400,
+        "nan": float("nan"),
+    }
+
+    made = rendered(value)
+
+    assert "<script>" not in made.html
+    assert "<b>" not in made.html
+    assert "line break: two lines" in made.text
+    assert "huge" not in made.text
+    assert len(made.text) < 400
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_thousand_records_with_many_fields_stay_within_the_size_of_a_message(form: str) -> None:
+    values = [{"title": f"Alert {n % 200}", **{f"f{k}": "<&>" * 30 for k in range(8)}} for n in range(1000)]
+
+    text = in_each_format(rendered(*values, group_by=["title"], top=200))[form]
+
+    assert len(text.encode()) < 102_000
+
+
+def test_alerts_whose_titles_differ_by_a_status_only_are_told_apart() -> None:
+    def alert(status: str, host: str) -> dict[str, str]:
+        return {"title": f"{status}: DiskFull", "message": f"The disk of {host} is 97 % full", "rule": "disk"}
+
+    values = [alert("FIRING", "web-1"), alert("FIRING", "web-2"), alert("RESOLVED", "web-1")]
+
+    text = rendered(*values, group_by=["rule"]).text
+
+    assert "- RESOLVED: DiskFull: The disk of web-1 is 97 % full" in text
+    assert "- FIRING: DiskFull: The disk of web-2 is 97 % full" in text
+    assert "- FIRING: DiskFull: The disk of web-1 is 97 % full" in text
+    assert text.count("web-1") == 2
+
+
+def test_titles_that_tell_records_apart_stand_alone() -> None:
+    values = [{"title": f"Build {n} failed", "message": f"Step {n} of the pipeline failed", "p": "w"} for n in range(3)]
+
+    lines = rendered(*values, group_by=["p"]).text.splitlines()
+
+    assert [line.split(" · ")[0] for line in lines if line.startswith("- ")] == [
+        "- Build 2 failed",
+        "- Build 1 failed",
+        "- Build 0 failed",
+    ]
+
+
+def test_hidden_fields_are_named_with_the_reason() -> None:
+    value = disk("web-3", 97, token="t", _id=1, labels={"a": 1}, nothing=None, **{f"f{n}": n for n in range(6)})
+
+    assert Details().hidden([Record("r", value, 0.0)]) == {
+        "token": "its name looks like that of a secret",
+        "_id": "its name begins with _",
+        "labels": "it is not a single value; details can name a path into it",
+        "f5": "more than 8 fields",
+    }
+    assert set(Details(["host"]).hidden([Record("r", disk("web-3", 97), 0.0)])) == {"severity", "percent"}
+
+
+SEVERITIES = {"by": "severity", "order": ["critical", "warning", "info"]}
+
+
+def test_a_field_and_an_order_weigh_subjects() -> None:
+    values = [
+        {"title": "a", "severity": "info"},
+        {"title": "b", "severity": "Critical"},
+        {"title": "c", "severity": "warning"},
+        {"title": "d", "severity": "odd"},
+        *({"title": "b", "severity": "info"} for _ in range(8)),
+    ]
+    records = [Record(str(place), value, float(place)) for place, value in enumerate(values)]
+
+    made = summarize(records, group_by=["title"], weight=SEVERITIES)
+
+    assert [(each.label, each.weight) for each in made.groups[0].subjects] == [("b", 3), ("c", 2), ("a", 1), ("d", 0)]
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ({"by": "severity"}, "is not like"),
+        ({"by": "severity", "order": []}, "is not like"),
+        ({"by": "severity", "ordr": ["a"]}, "did you mean order"),
+        ({"by": 1, "order": ["a"]}, "is not like"),
+    ],
+)
+def test_a_weight_that_can_not_be_read_is_refused(weight: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        summarize([Record("r", 1, 0.0)], weight=weight)
