@@ -49,7 +49,7 @@ from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_RECORDS, PAGE
 from digestif.stores.codec import Sealer
 from digestif.stores.deletion import delete_timeline, sweep
 from digestif.stores.partitions import visit
-from digestif.stores.reader import PAUSED, Order, Part, Place
+from digestif.stores.reader import DUE, PAUSED, Order, Part, Place
 
 COUNTED = 60  # timelines that an overview counts itself, for each number
 FRESH: Millis = 60_000  # for which an overview shows the counts of a sample
@@ -172,18 +172,19 @@ class Queries:
         limit: int = 100,
         paused: bool | None = None,
         *,
+        due: bool = False,
         now: float | None = None,
     ) -> TimelinesPage:
         """A page of timelines for people to look at, which reads at most 500 rows or keys of the store.
 
         Those of a state come in the order of that state's index: waiting and ready ones by their due times, open ones
         by the end of their leases, without paused ones. With `paused` the paused ones come from an index of their own,
-        open ones first; others in the order of their keys. A page may be short or empty although more follow: they do
-        unless `after` is None.
+        open ones first; with `due` waiting and ready ones come together. Others come in the order of their keys. A page
+        may be short or empty although more follow: they do unless `after` is None.
         """
         wanted = None if state is None else _state(state)
         check_limit("limit", limit)
-        order = PAUSED if paused else None if wanted is State.IDLE else wanted
+        order = DUE if due else PAUSED if paused else None if wanted is State.IDLE else wanted
         place = None if after is None else _place(check_text("after", after), order)
         found = self.store.look_over(order, prefix=check_text("prefix", prefix), after=place, limit=limit)
         shown = [

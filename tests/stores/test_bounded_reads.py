@@ -29,6 +29,7 @@ PAGES: dict[str, Callable[[Digests], Any]] = {
     "ledger": lambda digests: digests.ledger(),
     "waiting": lambda digests: digests.timelines_page(state="waiting", limit=100),
     "ready": lambda digests: digests.timelines_page(state="ready", limit=100),
+    "due": lambda digests: digests.timelines_page(due=True, limit=100),
     "open": lambda digests: digests.timelines_page(state="open", limit=100),
     "by key": lambda digests: digests.timelines_page(prefix="w", limit=100),
     "paused": lambda digests: digests.timelines_page(paused=True, limit=100),

@@ -33,7 +33,8 @@ class Part(StrEnum):
 PAGE_READ = 500  # rows or keys that a page of `look_over` reads
 
 PAUSED: Literal["paused"] = "paused"
-Order = State | Literal["paused"]  # in which timelines are listed
+DUE: Literal["due"] = "due"
+Order = State | Literal["paused", "due"]  # in which timelines are listed
 UNLEASED: Millis = 2**54  # where a lease ends, for a paused timeline that is not open: it has none that could lapse
 
 Place = tuple[int | str, ...]  # of a timeline in an order of the store's own
@@ -113,10 +114,10 @@ class StoreReader(ABC):
     def look_over(self, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
         """A page of timelines that wait, are ready or open and not paused, by their due times or lease ends.
 
-        Or of those that are paused, open ones first. Without an order, or for idle ones, all timelines that begin with
-        the prefix, by their keys; otherwise the prefix is ignored. Reads at most PAGE_READ rows or keys, however many
-        timelines there are, so a page may be short or empty although more follow. ConfigError if `after` is
-        no place of this order.
+        Or of those that are paused, open ones first; with DUE of those that wait and those that are ready in one order.
+        Without an order, or for idle ones, all timelines that begin with the prefix, by their keys; otherwise the
+        prefix is ignored. Reads at most PAGE_READ rows or keys, however many timelines there are, so a page may be
+        short or empty although more follow. ConfigError if `after` is no place of this order.
         """
 
     @abstractmethod

@@ -9,7 +9,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.stores.base import Store
 from digestif.stores.damage import Unreadable
-from digestif.stores.reader import PAUSED, Order, Place, TimelinePage, place_of
+from digestif.stores.reader import DUE, PAUSED, Order, Place, TimelinePage, place_of
 from digestif.stores.redis import encoding
 from digestif.stores.redis.client.commands import Command
 from digestif.stores.redis.client.link import all_required
@@ -17,11 +17,12 @@ from digestif.stores.redis.client.scripts import load
 from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.redis.verbs import RedisVerbs, read_slots
 
-ORDERS: dict[Order | None, str] = {
-    State.WAITING: "waiting",
-    State.READY: "ready",
-    State.OPEN: "leases",
-    PAUSED: "paused",
+ORDERS: dict[Order | None, tuple[str, ...]] = {
+    State.WAITING: ("waiting",),
+    State.READY: ("ready",),
+    State.OPEN: ("leases",),
+    PAUSED: ("paused",),
+    DUE: ("waiting", "ready"),
 }
 PLACES_READ = 200  # names in an order, and at most as many timelines; the rest is for finding the place of a tie
 
@@ -30,9 +31,10 @@ class RedisOverview(RedisVerbs, Store):
     """The verb of the store that lists timelines."""
 
     def look_over(self, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
-        share = max(1, min(limit, PLACES_READ // self.partitions))
-        if order in ORDERS and (order != PAUSED or self._lists_pauses()):
-            shares = self._places_by_time(ORDERS[order], after, share)
+        kinds = ORDERS.get(order, ())
+        share = max(1, min(limit, PLACES_READ // (self.partitions * max(1, len(kinds)))))
+        if kinds and (order != PAUSED or self._lists_pauses()):
+            shares = [places for kind in kinds for places in self._places_by_time(kind, after, share)]
         else:
             shares = self._places_by_name(prefix, after, share)
         places = _settled(shares, share)[: min(limit, PLACES_READ)]

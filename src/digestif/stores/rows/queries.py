@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from functools import partial
+from heapq import merge
+from itertools import islice
 
 from digestif.core.capacity import Cursor, Stored, by_age
 from digestif.core.machine import Slot
@@ -9,7 +11,7 @@ from digestif.core.records import DeadLetter, State
 from digestif.core.terms import Override
 from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
-from digestif.stores.reader import PAGE_READ, PAUSED, Order, Part, Place, TimelinePage, place_of
+from digestif.stores.reader import DUE, PAGE_READ, PAUSED, Order, Part, Place, TimelinePage, place_of
 from digestif.stores.rows.view import Rows
 
 
@@ -57,24 +59,32 @@ def scan(rows: Rows, *, prefix: str, after: str | None, limit: int) -> list[tupl
 
 
 # By the fields of Marks.
-ORDERS: dict[Order | None, str] = {
-    State.WAITING: "waiting",
-    State.READY: "ready",
-    State.OPEN: "until",
-    PAUSED: "paused_until",
+ORDERS: dict[Order | None, tuple[str, ...]] = {
+    State.WAITING: ("waiting",),
+    State.READY: ("ready",),
+    State.OPEN: ("until",),
+    PAUSED: ("paused_until",),
+    DUE: ("waiting", "ready"),
 }
 
 
 def look_over(rows: Rows, order: Order | None, *, prefix: str, after: Place | None, limit: int) -> TimelinePage:
     limit = min(limit, PAGE_READ)
     if order in ORDERS:
-        found = rows.in_order(ORDERS[order], after=None if after is None else place_of(after, int, int), limit=limit)
-        last: Place | None = None if len(found) < limit else found[-1][:2]
-        return TimelinePage([(each.timeline, each.slot) for each in found if each.slot is not None], last)
+        return _in_order(rows, ORDERS[order], after=None if after is None else place_of(after, int, int), limit=limit)
     (name,) = (None,) if after is None else place_of(after, str)
     page = rows.scan(prefix=prefix, after=name, limit=limit)
     last = None if len(page) < limit else (page[-1][0],)
     return TimelinePage([(timeline, slot) for timeline, slot in page if slot is not None], last)
+
+
+def _in_order(rows: Rows, marks: Sequence[str], *, after: tuple[int, int] | None, limit: int) -> TimelinePage:
+    """A page of the timelines that have one of these marks, in one order."""
+    limit = min(limit, PAGE_READ // len(marks))
+    pages = [rows.in_order(mark, after=after, limit=limit) for mark in marks]
+    found = list(islice(merge(*pages, key=lambda each: each[:2]), limit))
+    last: Place | None = None if len(found) < limit else found[-1][:2]
+    return TimelinePage([(each.timeline, each.slot) for each in found if each.slot is not None], last)
 
 
 def letters(rows: Rows, timeline: str | None, *, after: str | None, limit: int) -> list[DeadLetter]:

@@ -5,7 +5,7 @@ import pytest
 from digestif import ConfigError, Digests, Timeline
 from digestif.core.times import to_millis
 from digestif.stores.base import Store
-from digestif.stores.reader import PAGE_READ
+from digestif.stores.reader import DUE, PAGE_READ
 from digestif.testing.conformance.actions import T, deliver
 from digestif.testing.conformance.base import DigestsWith, Suite
 from digestif.testing.conformance.port import LEASE, NOW, ROUNDS, arrive_everywhere, open_lease
@@ -48,6 +48,35 @@ class Overviews(Suite):
             digests.add(f"waits{number}", 1, first_delay=60, now=T)
 
         assert names(walk(digests, state="ready")) == [f"t{number}" for number in range(5)]
+
+    def test_those_that_wait_and_those_that_are_ready_come_in_one_order(self, digests: Digests) -> None:
+        """Ready and waiting ones due in turn, an open one and a paused one: the first two kinds, the most overdue first."""
+        for number in (3, 0, 2, 1, 4):
+            digests.add(f"ready{number}", 1, now=T + 2 * number)
+            digests.add(f"waits{number}", 1, first_delay=1 + 2 * number, now=T)
+        digests.add_many([("open", 1), ("paused", 1)], now=T)
+        digests.pause("paused", now=T)
+
+        with digests.digest("open", now=T):
+            found = walk(digests, limit=3, due=True)
+
+        assert names(found) == [f"{kind}{number}" for number in range(5) for kind in ("ready", "waits")]
+
+    def test_a_page_in_order_of_due_time_reads_no_more_than_any_other(self, store: Store) -> None:
+        """700 that wait and 700 that are ready: one call of the port gives at most 500, and a walk finds all."""
+        arrive_everywhere(store, [f"w{n:03}" for n in range(700)], first_delay=LEASE)
+        arrive_everywhere(store, [f"r{n:03}" for n in range(700)])
+
+        found, after = set[str](), None
+        for _ in range(ROUNDS):
+            page = store.look_over(DUE, prefix="", after=after, limit=1_000_000)
+            assert len(page.timelines) <= PAGE_READ
+            found |= {name for name, _ in page.timelines}
+            after = page.after
+            if after is None:
+                break
+
+        assert len(found) == 1400
 
     def test_open_timelines_come_by_the_end_of_their_leases(self, digests: Digests, store: Store) -> None:
         """Fact 73. Three that were opened one after another."""
