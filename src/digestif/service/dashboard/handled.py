@@ -1,6 +1,6 @@
 """Which pattern delivers a timeline: one of this service, or of a worker that runs elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from digestif.core.workers import MOST_WORKERS, LiveWorker
 from digestif.intake.patterns import Patterns
@@ -10,16 +10,36 @@ ANY = "*"
 
 
 def delivered_by(visit: Visit, workers: Sequence[LiveWorker], key: str) -> str | None:
-    """Return the winning pattern of this service's routes, else of the live workers; None if no pattern matches.
+    """Return the pattern that delivers a timeline, as `finder` finds it."""
+    return finder(visit, workers)(key)
 
-    With more workers than the store notes, the pattern is `*`: one that is not noted may deliver any timeline.
+
+def finder(visit: Visit, workers: Sequence[LiveWorker]) -> Callable[[str], str | None]:
+    """Return a function that finds the winning pattern of this service's routes, else of the live workers.
+
+    It returns None if no pattern matches. With more workers than the store notes, the pattern is `*`: one that is not
+    noted may deliver any timeline.
     """
-    own = visit.digests.attempts().handlers.find(key)
-    if own is not None:
-        return own.pattern
-    if len(workers) >= MOST_WORKERS:
-        return ANY
-    patterns: Patterns[str] = Patterns()
-    for pattern in {pattern for worker in workers for pattern in worker.patterns}:
-        patterns.add(pattern, pattern)
-    return patterns.find(key)
+    own, elsewhere = visit.digests.attempts().handlers, _elsewhere(workers)
+
+    def find(key: str) -> str | None:
+        handler = own.find(key)
+        if handler is not None:
+            return handler.pattern
+        return ANY if len(workers) >= MOST_WORKERS else elsewhere.find(key)
+
+    return find
+
+
+def patterns(visit: Visit, workers: Sequence[LiveWorker]) -> list[str]:
+    """Return the patterns of this service's routes and of the live workers, by name."""
+    own = (handler.pattern for handler in visit.digests.attempts().handlers)
+    return sorted({*own, *_elsewhere(workers)})
+
+
+def _elsewhere(workers: Sequence[LiveWorker]) -> Patterns[str]:
+    """Collect the patterns of the live workers."""
+    found: Patterns[str] = Patterns()
+    for pattern in sorted({pattern for worker in workers for pattern in worker.patterns}):
+        found.add(pattern, pattern)
+    return found

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from digestif.service.dashboard import actions, assets, deliveries, live, log_in, overview, standing, timelines
+from digestif.service.dashboard import actions, assets, deliveries, listing, live, log_in, overview, standing, timelines
 from digestif.service.dashboard.visits import Reception
 from digestif.service.service import Service
 
@@ -25,7 +25,7 @@ def _pages(reception: Reception) -> list[Route]:
         Route("/", page(overview.overview), methods=["GET"]),
         Route("/live", page(live.live), methods=["GET"]),
         Route("/series", page(overview.curves, whole=True), methods=["GET"]),
-        Route("/timelines", page(timelines.timelines), methods=["GET"]),
+        Route("/timelines", page(listing.timelines), methods=["GET"]),
         Route("/timeline", page(timelines.timeline), methods=["GET"]),
         Route("/timeline/preview", page(timelines.preview), methods=["GET"]),
         Route("/timeline/delete", page(timelines.confirm_delete), methods=["GET"]),

@@ -1,15 +1,14 @@
-"""The list of timelines, and the page of one of them."""
+"""The page of one timeline."""
 
 import re
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from msgspec import Struct
 from starlette.responses import HTMLResponse, Response
 
 from digestif.channels.base import Message
-from digestif.core.records import State, Timeline, check_timeline
+from digestif.core.records import Outcome, State, Timeline, check_timeline
 from digestif.errors import ConfigError
 from digestif.service import excerpts
 from digestif.service.dashboard.choices import described_cadences
@@ -20,12 +19,10 @@ from digestif.service.dashboard.visits import Page, Refused, Visit, reached
 from digestif.service.excerpts import Excerpts, LargePreview
 from digestif.service.security import reach
 
-PAGE = 50
 RECORDS = 100  # pending records that a page shows
 PREVIEWED = 400  # records that a preview may read
 HISTORY = 40
 LETTERS = 20
-PAUSED = "paused"  # beside the states in the filter
 MESSAGE_HEADERS = {  # of a message inside a page: nothing but its own styles and pictures that it carries itself
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -33,39 +30,6 @@ MESSAGE_HEADERS = {  # of a message inside a page: nothing but its own styles an
     ),
     "X-Frame-Options": "SAMEORIGIN",
 }
-
-
-async def timelines(visit: Visit) -> Response:
-    state, prefix = visit.asked("state"), _prefix(visit)
-    known = [State.WAITING, State.READY, State.OPEN]
-    page = await reach.timelines_page(
-        visit.service,
-        visit.reader,
-        state=State(state) if state in known else None,
-        prefix=prefix,
-        after=visit.asked("after") or None,
-        limit=PAGE,
-        paused=True if state == PAUSED else None,
-    )
-    kept = {"state": state, "prefix": prefix}
-    more = None if page.after is None else "/timelines?" + urlencode({**kept, "after": page.after})
-    return visit.render(
-        "timelines.html",
-        timelines=page.timelines,
-        states=[*known, PAUSED],
-        state=state,
-        prefix=prefix,
-        more=more,
-        is_first=not visit.asked("after"),
-        links={each or "all": "/timelines?" + urlencode({**kept, "state": each}) for each in ("", *known, PAUSED)},
-    )
-
-
-def _prefix(visit: Visit) -> str:
-    """The prefix that was asked for, within the one of the principal."""
-    asked = visit.asked("prefix")
-    own = visit.reader.prefix
-    return asked if asked.startswith(own) else own
 
 
 def asked_timeline(visit: Visit) -> str:
@@ -96,6 +60,7 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
         "records": records,
         "carried": carried,
         "history": history,
+        "delivered": next((entry for entry in history if entry.outcome is Outcome.DELIVERED), None),
         "letters": await digests.dead_letters(key, limit=LETTERS),
         "preference": preference,
         "cadences": described_cadences(digests.cadences),

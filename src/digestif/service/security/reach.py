@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from digestif.core.explain import Explanation
 from digestif.core.records import DeadLetter, HistoryEntry, State, Timeline, TimelinesPage
 from digestif.intake.patterns import stars
@@ -21,6 +23,7 @@ from digestif.stores.damage import Unreadable
 TIMELINES_READ = 500  # in one call, where some are passed over
 LETTERS_READ = 500
 SLICES = 20  # calls in one request
+MOST_LOOKED_AT = TIMELINES_READ * SLICES  # timelines, in one request
 UNNAMED = "it does not answer"  # in place of the reason of an outage
 
 
@@ -78,6 +81,71 @@ async def _by_name(
             return TimelinesPage(shown, None)
         after = found[-1].key
     return TimelinesPage(shown, after)
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """An order of timelines that the store has an index for. Without one of these they come by name."""
+
+    state: State | None = None
+    paused: bool | None = None
+    due: bool = False
+
+
+class Found(NamedTuple):
+    """The timelines that were wanted among those looked at, and the sealed cursor to go on; None at the end."""
+
+    timelines: list[Timeline]
+    looked: int
+    after: str | None
+
+
+class Criteria(Struct, frozen=True, kw_only=True):
+    """Which timelines are wanted, and in which order they are looked at."""
+
+    name: tuple[str, ...]  # cursors are bound to it
+    prefix: str
+    wanted: Callable[[Timeline], bool]
+    order: Order = Order()
+    is_past: Callable[[Timeline], bool] = lambda _: False  # in this order no later timeline is wanted
+
+
+async def find_timelines(
+    service: Service, principal: Principal, criteria: Criteria, *, after: str | None, limit: int | None
+) -> Found:
+    """Look for timelines that the principal reaches until there is a page of them, or 10,000 were looked at.
+
+    For a principal with a prefix they come by name: no others are read. By name a page has at most `limit` timelines,
+    in another order it may have more. Without a limit it has all that were found.
+    """
+    cursors, order = service.part(Cursors), Order() if principal.prefix else criteria.order
+    place = await cursors.open(after, principal, *criteria.name)
+    shown: list[Timeline] = []
+    looked, size = 0, TIMELINES_READ if limit is None else limit
+    if order == Order():
+        size = min(size + 1, TIMELINES_READ)  # a page that is full is not the last one if there is one more
+    while True:
+        found, place = await _slice(service, criteria.prefix, order, after=place, limit=size)
+        looked, size = looked + len(found), min(2 * size, TIMELINES_READ)
+        shown += filter(criteria.wanted, found)
+        if limit is not None and order == Order() and len(shown) > limit:
+            shown, place = shown[:limit], shown[limit - 1].key
+        if found and order != Order() and criteria.is_past(found[-1]):
+            place = None
+        if place is None or looked >= MOST_LOOKED_AT or (limit is not None and len(shown) >= limit):
+            return Found(shown, looked, await cursors.seal(place, principal, *criteria.name))
+
+
+async def _slice(
+    service: Service, prefix: str, order: Order, *, after: str | None, limit: int
+) -> tuple[list[Timeline], str | None]:
+    """Read timelines in an order, and where to go on."""
+    if order == Order():
+        found = await service.digests.timelines(prefix=prefix, after=after, limit=limit)
+        return found, found[-1].key if len(found) == limit else None
+    page = await service.digests.timelines_page(
+        order.state, after=after, limit=limit, paused=order.paused, due=order.due
+    )
+    return page.timelines, page.after
 
 
 async def letters_page(

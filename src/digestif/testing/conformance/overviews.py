@@ -50,7 +50,7 @@ class Overviews(Suite):
         assert names(walk(digests, state="ready")) == [f"t{number}" for number in range(5)]
 
     def test_those_that_wait_and_those_that_are_ready_come_in_one_order(self, digests: Digests) -> None:
-        """Ready and waiting ones due in turn, an open one and a paused one: the first two kinds, the most overdue first."""
+        """Ready and waiting ones due in turn, an open and a paused one: the first two kinds, the most overdue first."""
         for number in (3, 0, 2, 1, 4):
             digests.add(f"ready{number}", 1, now=T + 2 * number)
             digests.add(f"waits{number}", 1, first_delay=1 + 2 * number, now=T)
