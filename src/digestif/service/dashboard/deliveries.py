@@ -1,12 +1,15 @@
 """What went out, and what did not: digests that ended lately, kept messages, dead letters."""
 
+from collections.abc import Sequence
 from functools import partial
 from urllib.parse import urlencode
 
+from msgspec import Struct
 from starlette.responses import Response
 
 from digestif.core.machine import may_have_gone_out
-from digestif.core.records import DeadLetter, check_timeline
+from digestif.core.records import DeadLetter, HistoryEntry, Outcome, check_timeline
+from digestif.digests import Digests
 from digestif.routes.archive import KeptMessage
 from digestif.service import excerpts
 from digestif.service.dashboard.timelines import framed
@@ -21,7 +24,29 @@ RECORDS = 100
 async def digests(visit: Visit) -> Response:
     timeline = _asked_timeline(visit)
     shown = await ended_digests(visit.service, visit.reader, timeline=timeline, limit=PAGE)
-    return visit.render("digests.html", digests=shown, timeline=timeline, keeps=visit.service.settings.keep_messages)
+    addressed = await visit.service.ask(partial(_addressed, entries=shown))
+    keeps = visit.service.settings.keep_messages
+    return visit.render("digests.html", digests=shown, addressed=addressed, timeline=timeline, keeps=keeps)
+
+
+class Addressed(Struct, frozen=True):
+    """Whom a digest is for, and its subject if its message is kept."""
+
+    recipient: str
+    subject: str | None = None
+
+
+def _addressed(engine: Digests, *, entries: Sequence[HistoryEntry]) -> dict[str, Addressed]:
+    """Look at the kept messages of digests. For others the route says the recipient, unless by a function."""
+    found: dict[str, Addressed] = {}
+    for entry in entries:
+        kept = engine.message(entry.id) if entry.outcome is Outcome.DELIVERED else None
+        route = None if engine._routes is None else engine._routes.find(entry.timeline)
+        if kept is not None:
+            found[entry.id] = Addressed(kept.recipient, kept.subject)
+        elif route is not None and route.split is None and not callable(route.to):
+            found[entry.id] = Addressed(route.recipient(entry.timeline))
+    return found
 
 
 async def digest(visit: Visit) -> Response:

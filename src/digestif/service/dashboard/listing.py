@@ -34,9 +34,9 @@ LETTERS = 500  # dead letters that are searched for idle timelines
 INSPECTED = 100  # timelines that are looked up because history or a dead letter names them
 BEGINNINGS = 10  # prefixes that a search looks up in the index of names
 PAUSED = "paused"
-STATES = (*State, PAUSED)
+STATES = (State.WAITING, State.READY, State.OPEN, PAUSED, State.IDLE)
 BY_INDEX = (State.WAITING, State.READY, State.OPEN)
-ONLY = {"due": "due now", "pending": "with records", "failing": "tried again", "unhandled": "without a route"}
+ONLY = {"due": "due now", "pending": "with records", "failing": "to be retried", "unhandled": "without a route"}
 SORTS = {"name": "name", "due": "due time", "pending": "pending records"}
 
 
@@ -66,6 +66,7 @@ async def timelines(visit: Visit) -> Response:
     workers = await visit.digests.workers()
     routes = patterns(visit, workers) if visit.sees_everything else []
     query, deliverer = _asked(visit, routes), finder(visit, workers)
+    unhandled = partial(_is_unhandled, deliverer)
     is_first = not visit.asked("after")
     found, is_sorted = await _found(visit, query, deliverer), _is_sorted_here(visit, query)
     shown = found.timelines[:PAGE] if is_sorted else found.timelines
@@ -77,8 +78,8 @@ async def timelines(visit: Visit) -> Response:
         query=query,
         timelines=shown,
         ended=await _latest_ended(visit),
-        unhandled={each.key for each in shown if not each.off and deliverer(each.key) is None},
-        tried_again={each.key for each in shown if is_tried_again(each)},
+        unhandled={each.key for each in shown if unhandled(each)},
+        retried={each.key for each in shown if _is_retried(each) and not unhandled(each)},
         matches=len(found.timelines),
         looked=found.looked,
         is_sorted=is_sorted,
@@ -166,8 +167,8 @@ def _wanted(visit: Visit, query: Query, deliverer: Callable[[str], str | None]) 
         only: dict[str, Callable[[Timeline], bool]] = {
             "due": partial(_is_due, now=visit.now),
             "pending": lambda each: _carried(each) > 0,
-            "failing": is_tried_again,
-            "unhandled": lambda each: not each.off and deliverer(each.key) is None,
+            "failing": lambda each: _is_retried(each) and not _is_unhandled(deliverer, each),
+            "unhandled": partial(_is_unhandled, deliverer),
         }
         tests.append(only[query.only])
     if query.route:
@@ -201,9 +202,14 @@ def _is_due(timeline: Timeline, *, now: float) -> bool:
     return at is not None and at <= now and not timeline.paused
 
 
-def is_tried_again(timeline: Timeline) -> bool:
+def _is_retried(timeline: Timeline) -> bool:
     """True if a timeline has an unfinished digest that is not being delivered: an attempt failed or was put off."""
     return timeline.in_digest > 0 and timeline.state is not State.OPEN
+
+
+def _is_unhandled(deliverer: Callable[[str], str | None], timeline: Timeline) -> bool:
+    """True if no route delivers a timeline that should be delivered. Its digests are put off, too."""
+    return not timeline.off and deliverer(timeline.key) is None
 
 
 _SORTED_BY: dict[str, Callable[[Timeline], tuple[float, str]]] = {
