@@ -39,7 +39,7 @@ def test_what_another_process_adds_and_delivers_shows_on_an_open_page(client: Cl
     elsewhere(ADD, store)
     expect(page.get_by_role("row", name="from-elsewhere")).to_contain_text("ready")
     elsewhere(DELIVER, store)
-    expect(page.get_by_role("row", name="from-elsewhere")).to_contain_text("cool-down ends in")
+    expect(page.get_by_role("row", name="from-elsewhere")).to_contain_text("end of cool-down in")
     digests.bring_to_front()
 
     expect(digests.get_by_role("row", name="from-elsewhere")).to_contain_text("delivered")

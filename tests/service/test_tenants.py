@@ -190,6 +190,58 @@ def test_the_dashboard_lists_own_timelines_by_state_without_gaps(tenants: Tenant
     assert re.findall(r">([ab]:\d+)<", visitor.page("/timelines?state=paused")) == ["a:01"]
 
 
+@pytest.mark.parametrize("query", ["sort=due", "sort=pending", "only=due", "only=pending", "search=01", "state=idle"])
+def test_lists_of_the_dashboard_show_the_same_whatever_others_have(tenants: Tenants, query: str) -> None:
+    fill(tenants.a, *(f"a:{number:02}" for number in range(5)))
+    end_idle(tenants.service, "a:idle01")
+    visitor = tenants.visitor(tenants.a)
+    alone = shown(visitor.page(f"/timelines?{query}"))
+
+    fill(tenants.b, *(f"b:{number:03}" for number in range(120)))
+    end_idle(tenants.service, "b:idle01")
+    bury(tenants.service, "b:dead01")
+
+    assert shown(visitor.page(f"/timelines?{query}")) == alone
+    assert {name for name in alone[0] if name.startswith("a:")} == set(alone[0])
+    assert ("a:idle01" in alone[0]) == (query in ("search=01", "state=idle"))
+
+
+def test_a_search_of_a_tenant_finds_none_of_others_by_the_patterns_of_routes(tenants: Tenants) -> None:
+    tenants.service.digests.route("b:*", channel="terminal://")
+    fill(tenants.a, "a:zoe")
+    fill(tenants.b, "b:zoe")
+
+    page = tenants.visitor(tenants.a).page("/timelines?search=zoe&route=b%3A%2A")
+
+    assert shown(page)[0] == ["a:zoe"]
+    assert "b:" not in page
+
+
+def end_idle(service: Service, timeline: str) -> None:
+    """Deliver a digest of a timeline, which is idle after that."""
+
+    async def end() -> None:
+        digests = service.digests
+        await digests.set_policy(timeline, "minimum=0s,maximum=0s")
+        await digests.add(timeline, 1)
+        async with digests.digest(timeline):
+            pass
+        await digests.clear_policy(timeline)
+        await digests.flush(timeline)
+        async with digests.digest(timeline):
+            pass
+        assert (await digests.timeline(timeline)).state == "idle"
+
+    asyncio.run(end())
+
+
+def shown(page: str) -> tuple[list[str], str | None, str | None]:
+    """The timelines of a list, what it says about them, and whether it goes on."""
+    names = re.findall(r'<a class="key" id="[^"]*" href="[^"]*"><bdi class="name" title="([^"]*)"', page)
+    note, more = re.search(r'<p class="note">(.*?)</p>', page), re.search('rel="next"', page)
+    return names, note and note[1], more and more[0]
+
+
 # Cursors
 
 

@@ -29,6 +29,7 @@ def environment() -> Environment:
         ago=ago,
         clock=utc,
         count=count,
+        counted=counted,
         due=due,
         hour=hour,
         name=name,
@@ -112,6 +113,11 @@ def hour(at: float) -> str:
 def count(number: float) -> str:
     """A number with separators: 1,234,567."""
     return f"{number:,.0f}"
+
+
+def counted(number: float, noun: str) -> str:
+    """A number with its noun: 1 record, 1,234 records."""
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
 
 
 def rate(number: float | None) -> str:

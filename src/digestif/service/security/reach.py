@@ -18,12 +18,14 @@ from digestif.routes.archive import KeptMessage
 from digestif.service.security.cursors import Cursors
 from digestif.service.security.tokens import Principal
 from digestif.service.service import Service
+from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 
 TIMELINES_READ = 500  # in one call, where some are passed over
 LETTERS_READ = 500
 SLICES = 20  # calls in one request
-MOST_LOOKED_AT = TIMELINES_READ * SLICES  # timelines, in one request
+LARGEST_SLICE = 2 * PAGE_TIMELINES  # timelines, in one call for a list of the dashboard
+MOST_LOOKED_AT = 10_000  # timelines, in one request
 UNNAMED = "it does not answer"  # in place of the reason of an outage
 
 
@@ -120,15 +122,17 @@ async def find_timelines(
     cursors, order = service.part(Cursors), Order() if principal.prefix else criteria.order
     place = await cursors.open(after, principal, *criteria.name)
     shown: list[Timeline] = []
-    looked, size = 0, TIMELINES_READ if limit is None else limit
-    if order == Order():
-        size = min(size + 1, TIMELINES_READ)  # a page that is full is not the last one if there is one more
+    looked, size = 0, limit or LARGEST_SLICE
+    if limit is not None and order == Order():
+        size = 2 * limit  # more than a page, so that a full page is known to be the last one
     while True:
         found, place = await _slice(service, criteria.prefix, order, after=place, limit=size)
-        looked, size = looked + len(found), min(2 * size, TIMELINES_READ)
+        size = min(2 * size, LARGEST_SLICE)
         shown += filter(criteria.wanted, found)
         if limit is not None and order == Order() and len(shown) > limit:
             shown, place = shown[:limit], shown[limit - 1].key
+            found = found[: 1 + found.index(shown[-1])]
+        looked += len(found)
         if found and order != Order() and criteria.is_past(found[-1]):
             place = None
         if place is None or looked >= MOST_LOOKED_AT or (limit is not None and len(shown) >= limit):
