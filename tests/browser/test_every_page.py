@@ -19,6 +19,11 @@ PAGES = [
     "/timelines",
     "/timelines?state=waiting",
     "/timelines?prefix=nothing",
+    "/timelines?search=nothing",
+    "/timelines?search=ADA&sort=pending",
+    "/timelines?state=idle",
+    "/timelines?only=due",
+    "/timelines?only=unhandled",
     "/timeline?key=alerts%3Acheckout%2Feu-west-1",
     "/timeline?key=unknown",
     "/timeline/delete?key=alerts%3Acheckout%2Feu-west-1",
@@ -114,6 +119,24 @@ def test_pages_are_complete_without_javascript(chromium: Browser, day: str) -> N
 
     expect(page.locator("svg.life")).to_be_visible()
     expect(page.get_by_role("heading", name="When it is due, and why")).to_be_visible()
+    desk.close()
+
+
+def test_a_list_is_filtered_by_keyboard_and_without_javascript(chromium: Browser, day: str) -> None:
+    desk = Desk(chromium, java_script_enabled=False, viewport=PHONE)
+    page = desk.page
+    page.goto(f"{day}/timelines?search=eu-north")
+
+    page.get_by_label("Route").select_option("alerts:*")
+    page.get_by_label("Sort by").select_option("pending records")
+    page.get_by_label("Sort by").press("Tab")
+    page.keyboard.press("Enter")
+
+    page.wait_for_url("**/timelines?search=eu-north&only=&route=alerts%3A*&cadence=&sort=pending")
+    expect(page.get_by_text("matching timelines, sorted")).to_be_visible()
+    expect(page.locator("#live a.key").first).to_contain_text("eu-north")
+    page.get_by_role("link", name="paused", exact=True).click()
+    expect(page.get_by_label("Sort by")).to_have_value("pending")
     desk.close()
 
 

@@ -161,14 +161,15 @@ def test_the_pattern_of_this_service_wins_then_the_longest_of_a_worker() -> None
 def test_a_channel_is_up_only_after_a_delivery(routed: tuple[Visitor, Digests]) -> None:
     visitor, digests = routed
 
-    before = states(visitor.page("/channels"))
+    before, overview = states(visitor.page("/channels")), visitor.page("/")
     digests.add("mail:ada", {"title": "News"})
     digests.deliver("mail:ada")
     after = states(visitor.page("/channels"))
 
     assert before == {"mail:*": "not tried yet", "push:*": "not tried yet"}
     assert after == {"mail:*": "up", "push:*": "not tried yet"}
-    assert ">not tried yet<" in visitor.page("/")
+    assert (overview.count(">not tried yet<"), overview.count(">up<")) == (2, 0)
+    assert (visitor.page("/").count(">not tried yet<"), visitor.page("/").count(">up<")) == (1, 1)
 
 
 def test_a_channel_that_took_nothing_is_failing_and_a_rare_one_is_not_called_untried(
