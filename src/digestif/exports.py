@@ -49,8 +49,8 @@ def _named(what: str, missing: ModuleNotFoundError, extra: str) -> ModuleNotFoun
 def explain_missing(module: str | None, *, extra: str) -> str:
     """Return the end of the message for a missing module: its extra, and a command that installs what the extra brings.
 
-    The command names the packages. `pip install 'digestif[redis]'` would need a release in a registry, and
-    `pip install '.[redis]'` the source; the packages can be installed wherever Digestif itself came from.
+    The command names the packages, not Digestif: the installed copy may come from a clone, a wheel or a registry, and
+    only the packages are in a registry in each case.
     """
     import shlex
 

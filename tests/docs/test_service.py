@@ -17,7 +17,9 @@ pytestmark = pytest.mark.long
 
 ADDRESS = "127.0.0.1:8321"  # as the pages have it
 ANYTHING = "…"
-CURL = blocks((ROOT / "README.md").read_text("utf-8"))
+CURL = [
+    block for page in (ROOT / "README.md", DOCS / "how-to" / "serve.md") for block in blocks(page.read_text("utf-8"))
+]
 
 
 def curl_examples() -> list[tuple[Block, str | None]]:
