@@ -160,6 +160,10 @@ def test_the_error_for_a_missing_module_installs_what_its_extra_brings(extra: st
     assert sorted(map(str, named_packages)) == sorted(map(str, brought))
 
 
+def test_the_page_about_it_shows_such_an_error() -> None:
+    assert f"store: redis:// {explain_missing('redis', extra='redis')}\n" in INSTALL_PAGE.read_text("utf-8")
+
+
 def test_the_error_names_the_extra_alone_where_digestif_has_no_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(name: str) -> list[str]:
         raise PackageNotFoundError(name)
