@@ -179,6 +179,7 @@ def test_a_search_reads_a_bounded_part_of_the_store_and_is_not_repeated_by_itsel
 
     assert sum(seen) == 1100
     assert "None of the 1,100 timelines looked at so far matches." in text(page)
+    assert ">Look at the next ones</a></nav>" in page
     assert "hx-get" not in page
     assert "hx-get" in visitor.page("/timelines?search=t0")
 
@@ -247,6 +248,23 @@ def test_pending_records_sort_among_the_timelines_that_were_looked_at(
     )
     assert found(rest)[0] == "t090"
     assert next_page(rest) is None
+
+
+def test_the_column_by_which_a_list_is_sorted_is_named(visitor: Visitor, service: Service) -> None:
+    digests_of(service).add("t", 1)
+
+    columns = {
+        asked: re.findall(r'aria-sort="([a-z]+)">([^<]+)<', visitor.page(f"/timelines?{asked}"))
+        for asked in ("", "sort=due", "sort=pending", "state=waiting", "search=t&state=waiting")
+    }
+
+    assert columns == {
+        "": [("ascending", "Timeline")],
+        "sort=due": [("ascending", "Next delivery")],
+        "sort=pending": [("descending", "Pending")],
+        "state=waiting": [("ascending", "Next delivery")],
+        "search=t&state=waiting": [("ascending", "Timeline")],
+    }
 
 
 # Filters

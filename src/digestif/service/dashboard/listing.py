@@ -84,9 +84,11 @@ async def timelines(visit: Visit) -> Response:
         looked=found.looked,
         is_sorted=is_sorted,
         is_by_due=_by_due(visit, query),
+        sorted_by=_sorted_by(visit, query),
         idle=idle,
         more=None if found.after is None else _more(query, found.after),
         is_first=is_first,
+        is_full=len(shown) >= PAGE,
         is_live=found.looked <= TIMELINES_READ,
         states=("", *STATES),
         choices=_choices(visit, routes),
@@ -132,11 +134,19 @@ def _order(visit: Visit, query: Query) -> Order:
     """Return the index by which the store is read; without one it is read by name."""
     if _by_due(visit, query):
         return Order(due=True)
-    if query.sort or query.search or query.prefix:
+    if query.sort or query.search or query.prefix or not visit.sees_everything:
         return Order()
     if query.state == PAUSED:
         return Order(paused=True)
     return Order(state=State(query.state)) if query.state in BY_INDEX else Order()
+
+
+def _sorted_by(visit: Visit, query: Query) -> str | None:
+    """Return the column by which the list is sorted; None if the page does not show it."""
+    order = _order(visit, query)
+    if _is_sorted_here(visit, query) or order == Order():
+        return query.sort or "name"
+    return "due" if order.due or order.state in (State.WAITING, State.READY) else None
 
 
 def _by_due(visit: Visit, query: Query) -> bool:
