@@ -154,7 +154,7 @@ def test_everything_works_by_keyboard_alone(page: Page, client: Client, digests:
     page.keyboard.press("/")
     page.keyboard.type("bet")
     page.keyboard.press("Enter")
-    page.wait_for_url("**prefix=bet*")
+    page.wait_for_url("**search=bet*")
     walk_to(page, "beta")
     page.keyboard.press("Enter")
     page.wait_for_url("**/timeline?key=beta")
