@@ -1,5 +1,7 @@
 """Every page in the browser: nothing is forbidden or fails, and people can use it in light, in dark, on a phone."""
 
+from pathlib import Path
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
@@ -61,6 +63,29 @@ def test_pages_without_a_route_have_no_serious_barrier(
 
     assert barriers(desk.page) == []
     assert desk.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert desk.complaints == []
+    desk.close()
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_lists_with_idle_timelines_and_subjects_have_no_serious_barrier(
+    chromium: Browser, service: Service, client: Client, colours: str, tmp_path: Path
+) -> None:
+    service.digests.route("*", channel=f"file://{tmp_path}/out")
+    service.digests.keep_messages()
+    digests = service.digests._digests
+    digests.add("mail:ada", {"title": "A subject that is longer than a phone is wide, by far"})
+    digests.deliver("mail:ada")
+    digests.flush("mail:ada")
+    with digests.digest("mail:ada"):
+        pass
+    desk = Desk(chromium, color_scheme=colours, viewport=PHONE)
+
+    for path, place in (("/timelines?search=ADA", "Idle nothing is pending"), ("/digests", "to mail:ada")):
+        desk.page.goto(client.url + path)
+        expect(desk.page.get_by_text(place)).to_be_visible()
+        assert barriers(desk.page) == []
+        assert desk.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert desk.complaints == []
     desk.close()
 
