@@ -184,6 +184,15 @@ def test_a_search_reads_a_bounded_part_of_the_store_and_is_not_repeated_by_itsel
     assert "hx-get" in visitor.page("/timelines?search=t0")
 
 
+def test_a_search_ends_after_a_number_of_calls_however_few_timelines_each_of_them_gives(
+    visitor: Visitor, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "MOST_CALLS", 2)
+    digests_of(service).add_many([(f"t{number:03}", 1) for number in range(400)])
+
+    assert "None of the 300 timelines looked at so far matches." in text(visitor.page("/timelines?search=nothing"))
+
+
 # Order
 
 
@@ -195,7 +204,9 @@ def test_due_time_sorts_what_waits_and_what_is_ready_with_the_most_overdue_first
     for key, delay in (("late", 60), ("later", 10_000), ("latest", 20)):
         digests.add(key, 1, first_delay=delay, now=ago(100))
 
-    assert listed(visitor, sort="due") == ["latest", "late", "ready", "later"]
+    end(digests, "cooled", at=ago(7200))  # due, too, and has nothing to deliver
+
+    assert listed(visitor, sort="due") == ["cooled", "latest", "late", "ready", "later"]
     assert listed(visitor, only="due") == ["latest", "late", "ready"]
     assert listed(visitor, only="due", sort="name") == ["late", "latest", "ready"]
     assert listed(visitor, only="due", state="waiting") == ["latest", "late"]

@@ -1,7 +1,7 @@
 """The list of timelines: how it is searched, filtered and sorted, and how much of the store is read for that.
 
-Orders for which the store has an index are read from it. Other wishes are looked for in a bounded number of timelines,
-and the page says how many that were.
+Orders for which the store has an index are read from it. Everything else is looked for in a bounded number of
+timelines, and the page says how many they were.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class Query(Struct, frozen=True, kw_only=True):
     sort: str = ""
 
     def address(self, **changes: str) -> str:
-        """Return the address of the page with some wishes changed."""
+        """Return the address of the page with some parameters changed."""
         asked = {name: text for name, text in structs.asdict(structs.replace(self, **changes)).items() if text}
         return "/timelines" + ("?" + urlencode(asked) if asked else "")
 
@@ -66,26 +66,26 @@ async def timelines(visit: Visit) -> Response:
     workers = await visit.digests.workers()
     routes = patterns(visit, workers) if visit.sees_everything else []
     query, deliverer = _asked(visit, routes), finder(visit, workers)
-    unhandled = partial(_is_unhandled, deliverer)
     is_first = not visit.asked("after")
     found, is_sorted = await _found(visit, query, deliverer), _is_sorted_here(visit, query)
     shown = found.timelines[:PAGE] if is_sorted else found.timelines
     if is_first and query.search and found.after is not None and not is_sorted:
         shown = _without_repeats([*await _beginning(visit, query, routes, deliverer), *shown])
-    idle = await _idle(visit, query) if is_first and _shows_idle(query) else None
+    has_idle = is_first and _shows_idle(query)
+    history = await _history(visit, limit=HISTORY_LIMIT if has_idle else ENDED)
     return visit.render(
         "timelines.html",
         query=query,
         timelines=shown,
-        ended=await _latest_ended(visit),
-        unhandled={each.key for each in shown if unhandled(each)},
-        retried={each.key for each in shown if _is_retried(each) and not unhandled(each)},
+        ended={entry.timeline: entry for entry in reversed(history)},
+        unhandled={each.key for each in shown if _is_unhandled(deliverer, each)},
+        retried={each.key for each in shown if _is_retried(deliverer, each)},
         matches=len(found.timelines),
         looked=found.looked,
         is_sorted=is_sorted,
         is_by_due=_by_due(visit, query),
         sorted_by=_sorted_by(visit, query),
-        idle=idle,
+        idle=await _idle(visit, query, history) if has_idle else None,
         more=None if found.after is None else _more(query, found.after),
         is_first=is_first,
         is_full=len(shown) >= PAGE,
@@ -96,7 +96,7 @@ async def timelines(visit: Visit) -> Response:
 
 
 def _asked(visit: Visit, routes: Sequence[str]) -> Query:
-    """Read the wishes of the address. Those that nobody can choose count as none."""
+    """Read the query of the address. Values that the page does not offer count as empty."""
     known = {**_choices(visit, routes), "state": STATES}
     chosen = {name: asked for name, choices in known.items() if (asked := visit.asked(name)) in choices}
     prefix, own = visit.asked("prefix"), visit.reader.prefix
@@ -175,9 +175,9 @@ def _wanted(visit: Visit, query: Query, deliverer: Callable[[str], str | None]) 
         tests.append(partial(_is_in, query.state))
     if query.only:
         only: dict[str, Callable[[Timeline], bool]] = {
-            "due": partial(_is_due, now=visit.now),
+            "due": lambda each: _carried(each) > 0 and _is_due(each, now=visit.now),
             "pending": lambda each: _carried(each) > 0,
-            "failing": lambda each: _is_retried(each) and not _is_unhandled(deliverer, each),
+            "failing": partial(_is_retried, deliverer),
             "unhandled": partial(_is_unhandled, deliverer),
         }
         tests.append(only[query.only])
@@ -212,14 +212,17 @@ def _is_due(timeline: Timeline, *, now: float) -> bool:
     return at is not None and at <= now and not timeline.paused
 
 
-def _is_retried(timeline: Timeline) -> bool:
-    """True if a timeline has an unfinished digest that is not being delivered: an attempt failed or was put off."""
-    return timeline.in_digest > 0 and timeline.state is not State.OPEN
-
-
 def _is_unhandled(deliverer: Callable[[str], str | None], timeline: Timeline) -> bool:
-    """True if no route delivers a timeline that should be delivered. Its digests are put off, too."""
+    """True if no route delivers a timeline, unless it is switched off."""
     return not timeline.off and deliverer(timeline.key) is None
+
+
+def _is_retried(deliverer: Callable[[str], str | None], timeline: Timeline) -> bool:
+    """True if a timeline has an unfinished digest that is not being delivered: an attempt failed or was put off.
+
+    Digests that no route delivers are put off, too, and are not meant here.
+    """
+    return timeline.in_digest > 0 and timeline.state is not State.OPEN and not _is_unhandled(deliverer, timeline)
 
 
 _SORTED_BY: dict[str, Callable[[Timeline], tuple[float, str]]] = {
@@ -248,10 +251,9 @@ def _without_repeats(found: Sequence[Timeline]) -> list[Timeline]:
     return list({each.key: each for each in found}.values())
 
 
-async def _latest_ended(visit: Visit) -> dict[str, HistoryEntry]:
-    """Return the latest digest of each timeline, as far as the latest of all digests tell."""
-    found = await ended_digests(visit.service, visit.reader, timeline=None, limit=ENDED)
-    return {entry.timeline: entry for entry in reversed(found)}
+async def _history(visit: Visit, *, limit: int) -> list[HistoryEntry]:
+    """Return the latest digests of all timelines, the latest first."""
+    return await ended_digests(visit.service, visit.reader, timeline=None, limit=limit)
 
 
 class Idle(Struct, frozen=True):
@@ -271,13 +273,12 @@ class IdleTimelines(Struct, frozen=True):
 
 def _shows_idle(query: Query) -> bool:
     """True if idle timelines may be among those that are asked for."""
-    others = (query.only, query.cadence, query.route, query.sort in ("due", "pending") and query.sort)
-    return bool(query.search or query.state == State.IDLE) and query.state in ("", State.IDLE) and not any(others)
+    is_asked = query.state == State.IDLE or (bool(query.search) and not query.state)
+    return is_asked and query.sort in ("", "name") and not (query.only or query.cadence or query.route)
 
 
-async def _idle(visit: Visit, query: Query) -> IdleTimelines:
+async def _idle(visit: Visit, query: Query, history: Sequence[HistoryEntry]) -> IdleTimelines:
     """Look for idle timelines in the history and in dead letters."""
-    history = await ended_digests(visit.service, visit.reader, timeline=None, limit=HISTORY_LIMIT)
     page = await letters_page(visit.service, visit.reader, timeline=None, after=None, limit=LETTERS)
     part = query.search.casefold()
     named = dict.fromkeys([entry.timeline for entry in history] + [letter.timeline for letter in page.letters])

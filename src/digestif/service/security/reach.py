@@ -25,7 +25,8 @@ TIMELINES_READ = 500  # in one call, where some are passed over
 LETTERS_READ = 500
 SLICES = 20  # calls in one request
 LARGEST_SLICE = 2 * PAGE_TIMELINES  # timelines, in one call for a list of the dashboard
-MOST_LOOKED_AT = 10_000  # timelines, in one request
+MOST_LOOKED_AT = 10_000  # timelines, in one request…
+MOST_CALLS = 100  # …which needs no more calls than this
 UNNAMED = "it does not answer"  # in place of the reason of an outage
 
 
@@ -125,7 +126,7 @@ async def find_timelines(
     looked, size = 0, limit or LARGEST_SLICE
     if limit is not None and order == Order():
         size = 2 * limit  # more than a page, so that a full page is known to be the last one
-    while True:
+    for _ in range(MOST_CALLS):
         found, place = await _slice(service, criteria.prefix, order, after=place, limit=size)
         size = min(2 * size, LARGEST_SLICE)
         shown += filter(criteria.wanted, found)
@@ -135,8 +136,10 @@ async def find_timelines(
         looked += len(found)
         if found and order != Order() and criteria.is_past(found[-1]):
             place = None
-        if place is None or looked >= MOST_LOOKED_AT or (limit is not None and len(shown) >= limit):
-            return Found(shown, looked, await cursors.seal(place, principal, *criteria.name))
+        is_full = limit is not None and len(shown) >= limit
+        if place is None or is_full or looked >= MOST_LOOKED_AT:
+            break
+    return Found(shown, looked, await cursors.seal(place, principal, *criteria.name))
 
 
 async def _slice(
