@@ -47,7 +47,7 @@ class SizeLimit:
 
 
 # Gmail hides HTML after 102 KB. The others are what the built-in template writes around their texts.
-MAIL = SizeLimit(bytes=76_000, body=41_000, subject=780, group=450, item=240, detail=110)
+MAIL = SizeLimit(bytes=76_000, body=41_000, subject=780, group=450, item=240, detail=80)
 NO_CHOICE = Details()
 SHORT_ITEM = 60  # characters of a text that may stand in a table
 
@@ -149,32 +149,32 @@ class _Page:
         self._values = values
         self._dated = not times.same_day(summary.first, summary.last)
         self._left = limit.bytes
-        self._lines: list[tuple[Subject, dict[str, Any]]] = []
+        self._lines: list[tuple[str, Subject, dict[str, Any]]] = []  # with the label of the group
         self.groups = self._fitting(summary.groups[:MOST_GROUPS])
         rest = summary.groups[len(self.groups) :]
         self.more = summary.more + len(rest)
         self.more_records = summary.more_records + different_records(rest)
         self.names: Names | None = None
         self.single = self._single(summary) if summary.single else None
-        for subject, line in self._lines:
+        for group, subject, line in self._lines:
             if self._left > limit.item:
-                self._list_items(subject, line)
+                self._list_items(group, subject, line)
                 self._complete_title(subject, line)
-                self._add_details(subject, line)
+                self._add_details(group, subject, line)
 
     def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:
         shown = []
         for group in groups:
             label = name_of(group, self._words)
             self._left -= self._limit.group + _weight(label) + _link_weight(group.url)
-            lines = self._subjects(group)
+            lines = self._subjects(group, label)
             if lines:
                 shown.append(self._group(group, label, lines))
             if self._left < 0:
                 break
         return shown
 
-    def _subjects(self, group: Group) -> list[dict[str, Any]]:
+    def _subjects(self, group: Group, label: str) -> list[dict[str, Any]]:
         lines = []
         for subject in group.subjects:
             line = self._line(subject)
@@ -183,7 +183,7 @@ class _Page:
             if self._left < 0:
                 break
             lines.append(line)
-            self._lines.append((subject, line))
+            self._lines.append((label, subject, line))
         return lines
 
     def _group(self, group: Group, label: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -233,9 +233,9 @@ class _Page:
         }
         return line | {"value": trimmed(value)} if self._values else line
 
-    def _list_items(self, subject: Subject, line: dict[str, Any]) -> None:
+    def _list_items(self, group: str, subject: Subject, line: dict[str, Any]) -> None:
         """List what differs between the newest records of a subject, and say how many more it has."""
-        listed = self._items(subject.items, line["label"])
+        listed = self._items(subject.items, group, line["label"])
         if not listed:
             line["alike"] = 1 < subject.count == len(subject.items) and author_of(subject.newest.value) != ""
             return
@@ -259,24 +259,27 @@ class _Page:
             self._left -= cost
             line["title"] = title
 
-    def _add_details(self, subject: Subject, line: dict[str, Any]) -> None:
+    def _add_details(self, group: str, subject: Subject, line: dict[str, Any]) -> None:
         """Show the details of a subject's only record, or of records that look the same, if there is room."""
         if line["items"] or subject.count > max(1, len(subject.items)):
             return  # those of the newest record would be taken for those of all
         author = author_of(subject.newest.value) if line["title"] else ""
-        found = self._details.of(subject.newest, line["label"], line["title"], author)
-        if self._detail_cost(found) < self._left:
-            self._left -= self._detail_cost(found)
-            line |= _shown_details(found)
+        shown = _shown_details(self._details.of(subject.newest, group, line["label"], line["title"], author))
+        if self._detail_cost(shown) < self._left:
+            self._left -= self._detail_cost(shown)
+            line |= shown
 
-    def _detail_cost(self, details: Sequence[Detail]) -> int:
-        return sum(self._limit.detail + 2 * _weight(detail.name, detail.text) for detail in details)
+    def _detail_cost(self, shown: Mapping[str, Any]) -> int:
+        return sum(
+            self._limit.detail + _weight(detail["name"], detail["text"]) + _link_weight(detail["url"])
+            for detail in shown["details"]
+        )
 
     def _fitting_items(self, items: list[dict[str, Any]], count: int) -> tuple[list[dict[str, Any]], int, str]:
         shown = []
         for item in items:
             cost = self._limit.item + _weight(item["line"], item["body"], item["url"], item["when"])
-            cost += sum(self._limit.detail + 2 * _weight(detail["name"], detail["text"]) for detail in item["details"])
+            cost += self._detail_cost(item)
             if cost > self._left:
                 break
             self._left -= cost
@@ -288,7 +291,7 @@ class _Page:
         self._left -= self._limit.item + _weight(note)
         return shown, more, note
 
-    def _items(self, records: Sequence[Record], label: str) -> list[dict[str, Any]]:
+    def _items(self, records: Sequence[Record], *labels: str) -> list[dict[str, Any]]:
         """What differs between records of a subject; nothing if they all look the same.
 
         If a person wrote the same several times, each with a link of its own, or several persons did, all are listed.
@@ -304,16 +307,16 @@ class _Page:
         if is_repeated and all(authors) and not any(texts):
             texts = [title_of(value, self._words.no_text, ITEM_LENGTH) for value in values]
         items = [
-            self._item(record, text, link if has_links else "", label)
+            self._item(record, text, link if has_links else "", labels)
             for record, text, link in zip(records, texts, links, strict=True)
         ]
         return items if any(texts) or len({item["line"] for item in items}) > 1 else []
 
-    def _item(self, record: Record, text: str, url: str, label: str) -> dict[str, Any]:
+    def _item(self, record: Record, text: str, url: str, labels: Sequence[str]) -> dict[str, Any]:
         """A record in a list. If only its details tell it from others, they are its line."""
         author, title = author_of(record.value), title_of(record.value, self._words.no_text, ITEM_LENGTH)
         line = self._words.signed(author, text)
-        found = _shown_details(self._details.of(record, label, title, text, author))
+        found = _shown_details(self._details.of(record, *labels, title, text, author))
         if not line and found["details_line"]:
             line, found["details_line"] = found["details_line"], ""
         item = found | {
@@ -330,18 +333,20 @@ class _Page:
     def _single(self, summary: Summary) -> dict[str, Any]:
         """The only record as a notification; several records of the only subject as a list, if they differ."""
         value = summary.newest.value
-        listed = self._items(summary.items, summary.groups[0].subjects[0].label)
+        labels = [label for group in summary.groups for label in (group.label, group.subjects[0].label)]
+        listed = self._items(summary.items, *labels)
         if listed:
             listed[0]["body"] = self._body(value, listed[0]["text"])
         items, more, note = self._fitting_items(listed, summary.count)
         names = (names_of_list if items else names_of_notification)(summary, self._words)
         body = "" if items else self._body(value, names.headline)
-        said = (names.headline, *names.about, body, author_of(value))
-        details = [] if items or summary.count > max(1, len(summary.items)) else self._details.of(summary.newest, *said)
+        said = (*labels, names.headline, *names.about, body, author_of(value))
+        is_alike = not items and summary.count <= max(1, len(summary.items))
+        details = _shown_details(self._details.of(summary.newest, *said) if is_alike else [])
         self._left -= _weight(body) + self._detail_cost(details)
         self.names = names
         title = title_of(value, self._words.no_text)
-        label = self._lines[0][1]["label"] if self._lines else title
+        label = self._lines[0][2]["label"] if self._lines else title
         single = {
             "title": title,
             "label": "" if label == title else label,
@@ -355,7 +360,7 @@ class _Page:
             "more_items": more,
             "items_note": note,
         }
-        single |= _shown_details(details)
+        single |= details
         return single | {"value": trimmed(value)} if self._values else single
 
     def _single_link(self, summary: Summary, items: list[dict[str, Any]]) -> str:
@@ -375,7 +380,7 @@ class _Page:
 
 def _shown_details(details: Sequence[Detail]) -> dict[str, Any]:
     """Return the details for templates: each with its name and text, and all of them as a line."""
-    named = [{"name": detail.name, "text": detail.text} for detail in details]
+    named = [{"name": detail.name, "text": detail.text, "url": detail.url} for detail in details]
     return {"details": named, "details_line": details_line(details)}
 
 
@@ -383,7 +388,7 @@ def _columns(items: Sequence[dict[str, Any]]) -> list[str]:
     """Return the names of the details of all items, if items and details make a small table; else nothing."""
     if any(item["body"] or len(item["line"]) > SHORT_ITEM for item in items if item["details_line"] or item["body"]):
         return []
-    return columns_of([[Detail(**detail) for detail in item["details"]] for item in items])
+    return columns_of([[detail["name"] for detail in item["details"]] for item in items])
 
 
 def _links(links: Mapping[str, str], words: Wording) -> list[dict[str, str]]:
