@@ -38,7 +38,11 @@ def test_samples_are_shown_without_a_store(run: Run) -> None:
 
 def test_a_file_gets_the_format_that_its_name_says(run: Run, folder: Path) -> None:
     assert run("render", "--output", "mail.html").code == 0
-    assert run("render", "--output", "mail.md", "--json").json == {"format": "markdown", "file": "mail.md", "hidden": {}}
+    assert run("render", "--output", "mail.md", "--json").json == {
+        "format": "markdown",
+        "file": "mail.md",
+        "hidden": {},
+    }
 
     assert "<html" in (folder / "mail.html").read_text("utf-8")
     assert "**3 ×** Build failed on main" in (folder / "mail.md").read_text("utf-8")

@@ -111,9 +111,9 @@ def test_a_light_colour_has_a_dark_text_on_its_button() -> None:
         ({"color": "green"}, "not a colour such as #0a7d55"),
         ({"color": "#12345"}, "not a colour"),
         ({"color": "#fff;background:url(//x)"}, "not a colour"),
-        ({"logo": "http://cdn.example/logo.png"}, "not the https:// address of an image"),
-        ({"logo": "javascript:alert(1)"}, "not the https:// address"),
-        ({"logo": "https://x.example/" + "a" * 500}, "at most 500 characters"),
+        ({"logo": "http://cdn.example/logo.png"}, "no https:// address of an image"),
+        ({"logo": "javascript:alert(1)"}, "no https:// address"),
+        ({"logo": "https://x.example/" + "a" * 500}, "of at most 500 characters"),
     ],
 )
 def test_a_brand_that_can_not_be_read_is_refused(brand: Any, message: str) -> None:

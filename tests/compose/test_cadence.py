@@ -13,6 +13,7 @@ from digestif.compose.wording import wording_of
 from digestif.core.records import Record
 
 BERLIN = "Europe/Berlin"
+DEFAULT_PAUSE = "at least 5 minutes and at most 30 minutes after the last message"
 NINE = Window.daily("09:00", tz=BERLIN)
 
 
@@ -26,14 +27,12 @@ def words(policy: Policy, *, hours: Any = 24, **wording: Any) -> str:
         (Policy.immediate(), "every event at once"),
         (
             Policy(),
-            "the first event at once, further ones together, at least 5 minutes and at most 30 minutes after the last "
-            "message",
+            f"the first event at once, further ones together, {DEFAULT_PAUSE}",
         ),
         (Policy.hourly(), "the first event at once, further ones together, 1 hour after the last message"),
         (
             Policy(first_delay=90),
-            "the first event after 1 minute 30 seconds, further ones together, at least 5 minutes and at most 30 "
-            "minutes after the last message",
+            f"the first event after 1 minute 30 seconds, further ones together, {DEFAULT_PAUSE}",
         ),
         (
             Policy(first_delay=60, minimum_delay=0, increment_delay=0),

@@ -224,7 +224,11 @@ def test_one_different_value_is_not_worth_a_word(name: str, wording: Any) -> Non
 
 @pytest.mark.parametrize(
     ("name", "wording", "phrase"),
-    [("people", {}, "2 people"), ("status", {}, "2 status"), ("users", {"distinct": {"users": ("a", "Leute")}}, "2 Leute")],
+    [
+        ("people", {}, "2 people"),
+        ("status", {}, "2 status"),
+        ("users", {"distinct": {"users": ("a", "Leute")}}, "2 Leute"),
+    ],
 )
 def test_several_different_values_are_counted_by_their_name_or_noun(name: str, wording: Any, phrase: str) -> None:
     rendered = mail_of(comment("a"), comment("b", author="Eve"), distinct={name: "author"}, wording=wording)

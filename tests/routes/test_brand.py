@@ -62,7 +62,9 @@ def test_a_mail_comes_from_the_name_of_the_brand(digests: Digests) -> None:
     assert "border-top:4px solid #0a7d55" in part(mail, "html")
 
 
-@pytest.mark.parametrize(("brand", "name"), [({"name": "Web shop"}, "Web shop"), ({"color": "#fff"}, "Alerts"), ({}, "Alerts")])
+@pytest.mark.parametrize(
+    ("brand", "name"), [({"name": "Web shop"}, "Web shop"), ({"color": "#fff"}, "Alerts"), ({}, "Alerts")]
+)
 def test_the_name_of_the_brand_comes_before_that_of_the_channel(
     digests: Digests, brand: dict[str, str], name: str
 ) -> None:

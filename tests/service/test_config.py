@@ -174,7 +174,7 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         (f"{ROUTE}budget = 5", 'line 4: routes[0].budget: is not written as { messages = 5, per = "1h" }'),
         (f"{ROUTE}details = 5", "line 4: routes[0].details: 5 is not a list of fields"),
         (f'{ROUTE}details = ["a..b"]', "line 4: routes[0].details: the path 'a..b' has an empty step"),
-        (f'{ROUTE}order = "latest"', "line 4: routes[0].order: 'latest' is neither \"newest\" nor \"oldest\""),
+        (f'{ROUTE}order = "latest"', 'line 4: routes[0].order: \'latest\' is neither "newest" nor "oldest"'),
         (f'{ROUTE}reason = "{{who}}"', "line 4: routes[0].reason: '{who}': {who} is not filled in"),
         (f'{ROUTE}weight = {{ by = "severity" }}', "line 4: routes[0].weight: {'by': 'severity'} is not like"),
         (f"{ROUTE}brand = 5", "line 4: routes[0].brand: 5 is not a mapping"),

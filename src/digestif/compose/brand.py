@@ -78,7 +78,7 @@ def _checked_name(name: str) -> str:
 def _checked_logo(logo: str) -> str:
     if logo and (not logo.startswith("https://") or not safe_link(logo) or len(logo) > LOGO_LENGTH):
         raise ConfigError(
-            f"brand: logo: {shortened(logo)} is not the https:// address of an image, of at most {LOGO_LENGTH} characters"
+            f"brand: logo: {shortened(logo)} is no https:// address of an image of at most {LOGO_LENGTH} characters"
         )
     return safe_link(logo)
 

@@ -251,7 +251,7 @@ class _Page:
         return line | {"value": trimmed(value)} if self._values else line
 
     def _title(self, text: str, author: str, before: str = "") -> dict[str, Any]:
-        """The title of a subject, also in the parts of which templates write the author bold; nothing without a text."""
+        """The title of a subject, also in parts, so that templates write its author bold; nothing without a text."""
         start, name, rest = self._words.signature(author, text) if text else ("", "", "")
         return {"title": f"{before}{start}{name}{rest}", "title_parts": (before + start, name, rest)}
 

@@ -140,7 +140,9 @@ def _foot(context: dict[str, Any]) -> Iterator[Block]:
     notes = [*context["omissions"], *filter(None, [context["outlook"], why])]
     if notes:
         yield _remark("\n".join(map(_part, notes)))
-    links = [_linked(link["url"], link["label"]) for link in context["foot_links"] if len(escaped(link["url"])) < SHORT_LINK]
+    links = [
+        _linked(link["url"], link["label"]) for link in context["foot_links"] if len(escaped(link["url"])) < SHORT_LINK
+    ]
     if links:
         yield _remark(" · ".join(links))
 

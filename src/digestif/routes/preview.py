@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from digestif.channels.base import Message
+from digestif.compose.brand import brand_of
 from digestif.compose.grouping import summarize
 from digestif.compose.levels import Level
-from digestif.compose.brand import brand_of
 from digestif.compose.renderer import Order, Rendered, Renderer, TemplateFailed
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
