@@ -9,7 +9,7 @@ from digestif.compose.renderer import Rendered
 from tests.compose.comments import COMMENTS
 from tests.compose.samples import single
 from tests.compose.test_items import digest_of
-from tests.compose.test_renderer import ALL, assert_bounded, everywhere
+from tests.compose.test_renderer import ALL, assert_bounded, everywhere, slack_text
 
 LONG = " ".join(f"word{number}" for number in range(300))  # more than 2,000 characters
 
@@ -234,3 +234,38 @@ def test_several_different_values_are_counted_by_their_name_or_noun(name: str, w
     rendered = mail_of(comment("a"), comment("b", author="Eve"), distinct={name: "author"}, wording=wording)
 
     assert all(f"{phrase} · Mon" in text for text in everywhere(rendered))
+
+
+# Links
+
+
+LINKS = {"open": "https://blog.example/", "inbox": "https://blog.example/inbox", "settings": "https://blog.example/s"}
+
+
+def links_of(*values: Any) -> list[set[str]]:
+    """The labels of the links that stand for themselves, in each format."""
+    made = Renderer().render(summarize(digest_of(*values), group_by=["post"]), formats=ALL, links=LINKS)
+    labels = {"View details", "Open", "Inbox", "Settings"}
+    foot = "\n".join(made.text.splitlines()[-4:])
+    texts = [foot, made.html, made.markdown, slack_text(made)]
+    return [{label for label in labels if label in text} for text in texts]
+
+
+def test_a_message_with_a_link_of_its_own_has_no_other_one_to_open() -> None:
+    text, html, markdown, slack = links_of(comment("a", url="https://blog.example/c/1"))
+
+    assert text == markdown == {"Inbox", "Settings"}
+    assert html == slack == {"View details", "Inbox", "Settings"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [comment("a")],
+        [comment("a", url="javascript:1")],
+        [comment("a", url="https://blog.example/c/1"), comment("b", post="Tea")],
+        [comment(text, url=f"https://blog.example/c/{text}") for text in "ab"],
+    ],
+)
+def test_any_other_message_has_the_link_of_its_route_to_open(values: list[Any]) -> None:
+    assert all(found == {"Open", "Inbox", "Settings"} for found in links_of(*values))

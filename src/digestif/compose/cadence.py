@@ -15,9 +15,11 @@ _TIME = re.compile(r"\b(\d\d):(\d\d)\b")
 
 
 def cadence_of(policy: Policy, times: Times) -> str:
-    """Return how often messages come, such as "daily at 09:00 Europe/Berlin"."""
+    """Return how often messages come, such as "daily at 09:00 Europe/Berlin"; nothing if there is no phrase for it."""
     words, window = times.wording, policy.window
     text = _delays(policy, words) if window is None or not window.has_times else _times(window, times)
+    if not text:
+        return ""
     if policy.max_records is not None:
         text = words.cadence_full.format(cadence=text, records=words.records(policy.max_records))
     return text if window is None else _within_hours(text, window, times)
