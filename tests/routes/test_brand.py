@@ -100,6 +100,17 @@ def test_the_cadence_is_that_of_the_policy_in_force(digests: Digests, channel: R
     assert "together, 1 hour after the last message." in channel.messages[0].text
 
 
+def test_a_route_that_sends_each_record_by_itself_says_nothing_of_how_often(
+    digests: Digests, channel: Recording
+) -> None:
+    digests.route("mail:*", channel=channel, digest=False)
+
+    digests.notify(READER, {"title": "New sign-in"}, now=T)
+
+    assert "Sent to ada@example.org." in channel.messages[0].text
+    assert "How often" not in channel.messages[0].text
+
+
 def test_a_recipient_that_is_no_address_is_not_named(digests: Digests, channel: Recording) -> None:
     digests.route("team:*", channel=channel)
     add_disks(digests, "team:ops")

@@ -299,7 +299,7 @@ class RouteHandler:
                 title=route.title_for(attempt.timeline, recipient),
                 wording=wording,
                 reason=route.reason_for(attempt.timeline, recipient, wording),
-                policy=attempt.policy,
+                policy=route.gathering(attempt.policy),
             )
 
         try:

@@ -69,7 +69,7 @@ def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) 
         title=route.title_for(timeline, recipient),
         brand=route.brand,
         reason=route.reason_for(timeline, recipient, wording),
-        policy=policy,
+        policy=route.gathering(policy),
     )
 
 

@@ -219,6 +219,10 @@ class Route:
         """The title of a message, with timeline and recipient filled in."""
         return None if self.title is None else filled(self.title, timeline=timeline, recipient=recipient)
 
+    def gathering(self, policy: Policy) -> Policy | None:
+        """The policy by which messages come; None if `notify` sends each record by itself."""
+        return policy if self.digest else None
+
     def reason_for(self, timeline: str, recipient: str, words: Words) -> str:
         """Why a reader gets a message. By default the address that it was sent to; nothing if it has none."""
         if self.reason is not None:
