@@ -161,6 +161,7 @@ def test_hostile_names_and_texts_are_short_and_escaped() -> None:
         "title": "x",
         "<script>" * 20: "<b>&" * 200,
         "line\nbreak": "two\nlines",
+        " \u200b": "nameless",
         "huge": 10**400,
         "nan": float("nan"),
     }
@@ -171,6 +172,7 @@ def test_hostile_names_and_texts_are_short_and_escaped() -> None:
     assert "<b>" not in made.html
     assert "line break: two lines" in made.text
     assert "huge" not in made.text
+    assert "nameless" not in made.text
     assert len(made.text) < 400
 
 

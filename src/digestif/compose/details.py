@@ -167,7 +167,7 @@ def _said(record: Record) -> set[str]:
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
     fields: Mapping[Any, Any] = value if isinstance(value, dict) else {}
-    return ((str(name), each) for name, each in islice(fields.items(), MOST_FIELDS))
+    return ((str(name), each) for name, each in islice(fields.items(), MOST_FIELDS) if one_line(str(name)))
 
 
 def _detail(name: str, value: Any) -> Detail:
