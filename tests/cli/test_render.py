@@ -38,7 +38,11 @@ def test_samples_are_shown_without_a_store(run: Run) -> None:
 
 def test_a_file_gets_the_format_that_its_name_says(run: Run, folder: Path) -> None:
     assert run("render", "--output", "mail.html").code == 0
-    assert run("render", "--output", "mail.md", "--json").json == {"format": "markdown", "file": "mail.md"}
+    assert run("render", "--output", "mail.md", "--json").json == {
+        "format": "markdown",
+        "file": "mail.md",
+        "hidden": {},
+    }
 
     assert "<html" in (folder / "mail.html").read_text("utf-8")
     assert "**3 ×** Build failed on main" in (folder / "mail.md").read_text("utf-8")
@@ -144,3 +148,43 @@ def test_what_can_not_be_rendered_is_told_in_one_line(
     assert (answer.code, answer.out) == (code, "")
     assert is_one_line(answer.err)
     assert message in answer.err
+
+
+CHOOSING = """
+from digestif import Digests
+digests = Digests("sqlite:///digestif.db")
+digests.route("mail:*", channel="terminal://", details=["host", "labels.zone"], brand={"name": "Web shop"})
+"""
+
+
+def test_fields_that_are_not_shown_are_named_on_stderr_with_the_reason(run: Run) -> None:
+    value = {"title": "Disk almost full", "host": "web-3", "api_token": "hunter2", "_id": 1, "labels": {"zone": "b"}}
+    with Digests("sqlite:///digestif.db") as digests:
+        digests.add("mail:ada", value)
+
+    code, out, err = run("render", "--timeline", "mail:ada", "--store", "sqlite:///digestif.db")
+
+    assert code == 0
+    assert "host: web-3\n" in out
+    assert "hunter2" not in out + err
+    assert err.splitlines() == [
+        "not shown: api_token (its name looks like that of a secret)",
+        "not shown: _id (its name begins with _)",
+        "not shown: labels (it is not a single value; details can name a path into it)",
+    ]
+
+
+def test_fields_that_the_route_does_not_choose_are_named_too(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "choosing_shop.py").write_text(CHOOSING, "utf-8")
+    monkeypatch.syspath_prepend(folder)
+    value = {"title": "Disk almost full", "percent": 97, "host": "web-3", "labels": {"zone": "b"}}
+    with Digests("sqlite:///digestif.db") as digests:
+        digests.add("mail:ada", value)
+
+    arguments = ("render", "--app", "choosing_shop", "--timeline", "mail:ada")
+
+    assert "\nhost: web-3 · zone: b\n" in run(*arguments).out
+    assert run(*arguments).out.startswith("Web shop\n")
+    assert run(*arguments, "--json").json["hidden"] == {"percent": "details does not name it"}

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, sync_playwright
 
+from digestif import Policy, Wording
 from digestif.compose.renderer import Renderer
 from digestif.compose.summary import Summary
 from tests.compose.comments import (
@@ -80,10 +81,12 @@ def mails() -> dict[str, str]:
 
 
 def html_of(summary: Summary, *, title: str = "Acme alerts", wording: Any = None) -> str:
-    """The built-in mail with all optional parts."""
+    """The built-in mail with all optional parts. The foot says why and how often in English only."""
     renderer = Renderer(zone="Europe/Berlin", wording=wording)
-    rendered = renderer.render(summary, formats=["html"], title=title, links=LINKS, next_delivery=MONDAY + 9000)
-    return rendered.html
+    about: dict[str, Any] = {"title": title, "links": LINKS, "next_delivery": MONDAY + 9000}
+    if not isinstance(wording, Wording):
+        about |= {"reason": f"You get this because you follow {title}.", "policy": Policy()}
+    return renderer.render(summary, formats=["html"], **about).html
 
 
 @contextmanager

@@ -161,6 +161,7 @@ def test_hostile_names_and_texts_are_short_and_escaped() -> None:
         "title": "x",
         "<script>" * 20: "<b>&" * 200,
         "line\nbreak": "two\nlines",
+        " \u200b": "nameless",
         "huge": 10**400,
         "nan": float("nan"),
     }
@@ -171,6 +172,7 @@ def test_hostile_names_and_texts_are_short_and_escaped() -> None:
     assert "<b>" not in made.html
     assert "line break: two lines" in made.text
     assert "huge" not in made.text
+    assert "nameless" not in made.text
     assert len(made.text) < 400
 
 
@@ -251,3 +253,61 @@ def test_a_field_and_an_order_weigh_subjects() -> None:
 def test_a_weight_that_can_not_be_read_is_refused(weight: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         summarize([Record("r", 1, 0.0)], weight=weight)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("url", "javascript:alert(7)"),
+        ("docs_url", "JavaScript:alert(7)"),
+        ("note", " vbscript:alert(7)"),
+        ("callbackUrl", "file:///etc/alert(7)"),
+        ("icon", "data:text/html,alert(7)"),
+        ("database", "postgres://app:alert(7)@db.example/shop"),
+    ],
+)
+def test_a_link_that_is_refused_and_an_address_with_a_password_are_not_shown(form: str, name: str, text: str) -> None:
+    value = {"title": "Sent", name: text, "host": "web-3"}
+
+    made = in_each_format(rendered(value))[form]
+
+    assert "alert" not in made
+    assert "web-3" in made
+    assert list(Details().hidden([Record("r", value, 0.0)])) == [name]
+
+
+def test_a_link_among_the_fields_can_be_followed() -> None:
+    made = rendered({"title": "Disk almost full", "runbook_url": "https://wiki.example/disk?a=1&b=2"})
+
+    assert 'href="https://wiki.example/disk?a=1&amp;b=2"' in made.html
+    assert "runbook_url: https://wiki.example/disk?a=1&b=2\n" in made.text
+
+
+def test_truth_values_and_numbers_read_as_json_writes_them() -> None:
+    text = rendered({"title": "Saved", "muted": True, "load": 0.25, "at": "2026-11-16T08:12:00Z", "size": 10**15}).text
+
+    assert "muted: true · load: 0.25 · at: 2026-11-16T08:12:00Z · size: 1000000000000000" in text
+
+
+def test_a_field_that_the_operator_chose_is_shown_whatever_its_name_or_length() -> None:
+    value = {"title": "Bill", "usage": {"tokens": 812}, "id": 7, "tags": ["eu", "prod"], "message": "Due"}
+
+    text = rendered(value, details=["usage.tokens", "id", "tags"]).text
+
+    assert "tokens: 812 · id: 7 · tags: eu, prod" in text
+
+
+def test_a_number_by_which_records_are_grouped_is_not_repeated() -> None:
+    values = [{"title": f"Job {n} failed", "rack": 7, "tries": n + 20} for n in range(2)]
+
+    assert "rack" not in rendered(*values, {"title": "x", "rack": 8}, group_by=["rack", "title"]).text
+
+
+def test_an_address_with_a_password_is_not_the_title_of_a_value_without_one() -> None:
+    value = {"database": "postgres://app:hunter2@db.example/shop", "rows": 3}
+
+    made = in_each_format(rendered(value))
+
+    assert not any("hunter2" in text for text in made.values())
+    assert Details().hidden([Record("r", value, 0.0)]) == {"database": "an address with a password in it"}

@@ -158,6 +158,31 @@ def test_a_person_without_a_name_is_left_out(author: Any) -> None:
     assert "    - x · " in mail_of({"about": "t", "author": author, "text": "x"}, {"about": "t", "text": "y"})
 
 
+def test_names_of_authors_are_bold_and_escaped() -> None:
+    values = [{"about": "t", "author": name, "text": f"says {name[0]}"} for name in ("Ada <b>& Co", "*B*en")]
+
+    rendered = render(
+        summarize(digest_of(*values, {"about": "u", "author": "Eve", "title": "One"}), group_by=["about"])
+    )
+    blocks = "\n".join(block["text"]["text"] for block in rendered.blocks if block["type"] == "section")
+
+    assert "<b>Ada &lt;b&gt;&amp; Co</b>: says A" in rendered.html
+    assert "<b>Eve</b>: One" in rendered.html
+    assert "**Ada \\<b\\>&amp; Co**: says A" in rendered.markdown
+    assert "**\\*B\\*en**: says" in rendered.markdown
+    assert "*Ada &lt;b&gt;&amp; Co*: says A" in blocks
+    assert "*Eve*: One" in blocks
+
+
+def test_a_wording_decides_where_the_author_stands() -> None:
+    wording = {"item": "{text} ({author})"}
+    values = [{"about": "t", "author": name, "text": f"says {name}"} for name in ("Ada", "Ben")]
+
+    html = Renderer(wording=wording).render(summarize(digest_of(*values), group_by=["about"]), formats=["html"]).html
+
+    assert "says Ada (<b>Ada</b>)" in html
+
+
 def test_hostile_comments_stay_text_in_one_line() -> None:
     evil = "<script>alert(1)</script>\n\u202e[x](javascript:alert(1)) <!channel> @everyone"
     values = [{"about": "t", "author": evil, "text": f"{number}{evil}", "url": "javascript:1"} for number in range(3)]

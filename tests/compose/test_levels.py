@@ -174,15 +174,15 @@ def test_a_title_links_to_its_subject_and_a_time_to_its_record() -> None:
 def test_a_lone_record_keeps_its_own_link_for_details() -> None:
     own, without = (mail_of(comment(TEA, **more)).html for more in ({"url": "https://blog.example/c/1"}, {}))
 
-    assert 'href="https://blog.example/c/1" style="color:#2456c9;text-decoration:underline">View details' in own
-    assert f'href="{TEA["url"]}" style="color:#2456c9;text-decoration:underline">View details' in without
+    assert 'href="https://blog.example/c/1" style="display:inline-block;' in own
+    assert f'href="{TEA["url"]}" style="display:inline-block;' in without
 
 
 def test_several_records_of_one_subject_lead_to_it() -> None:
     rendered = mail_of(*(comment(TEA, text, url=f"https://blog.example/c/{text}") for text in ("one", "two")))
 
     assert rendered.subject == "2 comments on Green tea"
-    assert f'href="{TEA["url"]}" style="color:#2456c9;text-decoration:underline">View details' in rendered.html
+    assert f'href="{TEA["url"]}" style="display:inline-block;' in rendered.html
     assert rendered.html.count("https://blog.example/c/") == 2
 
 
@@ -235,7 +235,7 @@ def test_the_same_comment_of_one_person_several_times_is_told_with_its_number() 
 
     assert "3 × Green tea\n    3 × Ben: +1\n" in rendered.text
     assert "1 × Ten knots\n    Ben: Nice\n" in rendered.text
-    assert "\n  3 × Ben: +1\n" in rendered.markdown
+    assert "\n  3 × **Ben**: +1\n" in rendered.markdown
     assert "Ben · 3 comments · " in mail_of(*[comment(TEA, "+1")] * 3).text
 
 

@@ -2,6 +2,7 @@
 
 import email
 import email.policy
+import re
 from email.message import EmailMessage
 from typing import Any, Literal
 
@@ -24,7 +25,9 @@ def render(what: Summary, **options: Any) -> Rendered:
 
 
 def everywhere(rendered: Rendered) -> list[str]:
-    return [rendered.text, rendered.html, rendered.markdown, slack_text(rendered)]
+    """The message in all formats, without the marks of bold names."""
+    marked = [rendered.html.replace("<b>", "").replace("</b>", ""), rendered.markdown, slack_text(rendered)]
+    return [rendered.text, marked[0], *(re.sub(r"(\*{1,2})([^*\n]+)\1(: | ·)", r"\2\3", text) for text in marked[1:])]
 
 
 def slack_text(rendered: Rendered) -> str:

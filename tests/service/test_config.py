@@ -16,7 +16,7 @@ from digestif.service.problems import WrongSettings
 from digestif.service.settings import Scope, Settings
 from tests.test_dsn import shown_by
 
-HOOKS = {"weight", "keep", "prepare", "split"}  # functions
+HOOKS = {"keep", "prepare", "split"}  # functions
 HASH = f"sha256:{'0' * 64}"
 
 
@@ -172,6 +172,13 @@ ROUTE = '[[routes]]\npattern = "a"\nchannel = "terminal://"\n'
         (f'{ROUTE}zone = "Mars"', "line 4: routes[0].zone: 'Mars' is not an IANA time zone"),
         (f'{ROUTE}template = "nix"', "line 4: routes[0].template: "),
         (f"{ROUTE}budget = 5", 'line 4: routes[0].budget: is not written as { messages = 5, per = "1h" }'),
+        (f"{ROUTE}details = 5", "line 4: routes[0].details: 5 is not a list of fields"),
+        (f'{ROUTE}details = ["a..b"]', "line 4: routes[0].details: the path 'a..b' has an empty step"),
+        (f'{ROUTE}order = "latest"', 'line 4: routes[0].order: \'latest\' is neither "newest" nor "oldest"'),
+        (f'{ROUTE}reason = "{{who}}"', "line 4: routes[0].reason: '{who}': {who} is not filled in"),
+        (f'{ROUTE}weight = {{ by = "severity" }}', "line 4: routes[0].weight: {'by': 'severity'} is not like"),
+        (f"{ROUTE}brand = 5", "line 4: routes[0].brand: 5 is not a mapping"),
+        (f'{ROUTE}[routes.brand]\ncolour = "#fff"', "line 4: routes[0].brand: 'colour': unknown; did you mean color?"),
         (f'{ROUTE}policy = "nigth"\n[policies]\nnight = "hourly"', "line 4: routes[0].policy: 'nigth' is neither"),
         ("a = b", "is not TOML: Invalid value (at line 1, column 5)"),
     ],
@@ -321,6 +328,24 @@ def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 def test_every_option_of_a_route_that_is_no_function_can_be_set() -> None:
     assert set(route_settings.OPTIONS) == set(typing.get_type_hints(RouteOptions)) - HOOKS
+
+
+def test_a_route_of_a_file_shows_details_by_weight_and_order_for_a_brand(file: Path) -> None:
+    text = (
+        '[[routes]]\npattern = "mail:*"\nchannel = "file://./out"\ndetails = ["host", "labels.zone"]\n'
+        'order = "oldest"\nreason = "You watch {timeline}."\n'
+        '[routes.weight]\nby = "severity"\norder = ["critical", "warning", "info"]\n'
+        '[routes.brand]\nname = "Web shop"\nlogo = "https://cdn.example/logo.png"\ncolor = "#0a7d55"'
+    )
+
+    with open_digests(settings(file, text)) as digests:
+        assert digests._routes is not None
+        route = digests._routes.find("mail:ada")
+
+    assert route is not None
+    assert (route.details, route.order, route.reason) == (["host", "labels.zone"], "oldest", "You watch {timeline}.")
+    assert route.weight == {"by": "severity", "order": ["critical", "warning", "info"]}
+    assert route.brand == {"name": "Web shop", "logo": "https://cdn.example/logo.png", "color": "#0a7d55"}
 
 
 def test_the_engine_has_what_the_file_says(file: Path) -> None:

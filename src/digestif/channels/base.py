@@ -36,6 +36,7 @@ class Message:
     timeline: str
     recipient: str  # an address, or another name that the channel understands
     subject: str  # one line
+    sender: str = ""  # the name that its route gives the sender, before that of the channel
     text: str = ""
     html: str = ""
     markdown: str = ""

@@ -11,7 +11,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from email.policy import SMTP, EmailPolicy
 from email.utils import format_datetime
@@ -23,6 +23,7 @@ from digestif.core.placeholders import filled, placeholder_fault, unfilled_fault
 from digestif.core.texts import shortened
 
 SUBJECT_LENGTH = 200
+SENDER_LENGTH = 60
 KEY_LENGTH = 600
 LINE_LENGTH = 76  # without the end of line
 WORD_BYTES = 36  # UTF-8 in an encoded word: 48 bytes of base64, 12 around them, and the header's name before them
@@ -217,7 +218,7 @@ def thread_id(message: Message, letterhead: Letterhead) -> str:
 
 
 def _headers(message: Message, letterhead: Letterhead, *, to: Mailbox | None) -> Iterator[tuple[str, str]]:
-    yield "From", letterhead.sender.header
+    yield "From", _from(message, letterhead)
     if to:
         yield "To", to.header
     if letterhead.reply_to:
@@ -234,6 +235,12 @@ def _headers(message: Message, letterhead: Letterhead, *, to: Mailbox | None) ->
         if url.lower().startswith("https:"):
             yield "List-Unsubscribe-Post", "List-Unsubscribe=One-Click"
     yield "X-Digestif-Key", _unstructured(one_line(message.key, KEY_LENGTH) or "?", after="X-Digestif-Key: ")
+
+
+def _from(message: Message, letterhead: Letterhead) -> str:
+    """The channel's address with the message's own name, else with that of the channel."""
+    name = one_line(message.sender, SENDER_LENGTH)
+    return (replace(letterhead.sender, name=name) if name else letterhead.sender).header
 
 
 def unsubscribe_url(message: Message, letterhead: Letterhead) -> str:

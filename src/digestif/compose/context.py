@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from digestif.compose.brand import Brand
 from digestif.compose.details import Detail, Details, columns_of, details_line
 from digestif.compose.names import TEXT_LENGTH, Names, names_of_list, names_of_notification
-from digestif.compose.phrases import distinct_counts, enumerated, label_beside, name_of, named
+from digestif.compose.phrases import distinct_counts, enumerated, label_beside, name_of, named, stands_for_record
 from digestif.compose.summary import Group, Subject, Summary, different_records
 from digestif.compose.texts import (
     ITEM_LENGTH,
@@ -47,8 +48,9 @@ class SizeLimit:
 
 
 # Gmail hides HTML after 102 KB. The others are what the built-in template writes around their texts.
-MAIL = SizeLimit(bytes=76_000, body=41_000, subject=780, group=450, item=240, detail=110)
+MAIL = SizeLimit(bytes=76_000, body=41_000, subject=780, group=450, item=240, detail=80)
 NO_CHOICE = Details()
+NO_BRAND = Brand()
 SHORT_ITEM = 60  # characters of a text that may stand in a table
 
 
@@ -60,6 +62,10 @@ def context(
     links: Mapping[str, str] | None = None,
     title: str | None = None,
     details: Details = NO_CHOICE,
+    oldest_first: bool = False,
+    brand: Brand = NO_BRAND,
+    reason: str = "",
+    cadence: str = "",
     limit: SizeLimit = MAIL,
     values: bool = False,
 ) -> dict[str, Any]:
@@ -68,21 +74,25 @@ def context(
     The words are those of `times`. With `values` each subject also has the value of its newest record.
     """
     words = times.wording
-    page = _Page(summary, times, details, limit, values)
+    page = _Page(summary, times, details, limit, values, oldest_first)
     groups, more, more_records = page.groups, page.more, page.more_records
-    lead = groups[0]["subjects"][0]["label"] if groups else ""
+    shown_links = _links(links or {}, words)
     upcoming = "" if next_delivery is None else times.moment(next_delivery)
     return {
         "title": one_line(title or ""),
         "headline": page.names.headline if page.names else _headline(summary, words),
-        "mail_subject": page.names.mail_subject if page.names else _mail_subject(summary, lead, words),
+        "mail_subject": page.names.mail_subject if page.names else _mail_subject(summary, page.lead, words),
         "facts": _facts(summary, times, page.names.about if page.names else ()),
         "groups": groups,
         "omissions": _omissions(more, more_records, summary.dropped, words),
         "outlook": words.outlook.format(time=upcoming) if upcoming else "",
-        "links": _links(links or {}, words),
+        "links": shown_links,
+        "foot_links": _foot_links(shown_links, page.single),
+        "reason": one_line(reason, ITEM_LENGTH),
+        "cadence": words.how_often.format(cadence=cadence) if cadence else "",
+        "brand": brand.for_templates(),
         "single": page.single,
-        "lead": lead,
+        "lead": page.lead,
         "timeline": one_line(summary.timeline),
         "count": summary.count,
         "counted": _is_counted(summary),
@@ -141,7 +151,10 @@ def _omissions(more: int, more_records: int, dropped: int, words: Wording) -> li
 class _Page:
     """What is shown within a limit: first groups with their subjects, then items as long as there is room."""
 
-    def __init__(self, summary: Summary, times: Times, details: Details, limit: SizeLimit, values: bool) -> None:
+    def __init__(
+        self, summary: Summary, times: Times, details: Details, limit: SizeLimit, values: bool, oldest_first: bool
+    ) -> None:
+        self._oldest_first = oldest_first
         self._times = times
         self._details = details
         self._words = times.wording
@@ -149,32 +162,33 @@ class _Page:
         self._values = values
         self._dated = not times.same_day(summary.first, summary.last)
         self._left = limit.bytes
-        self._lines: list[tuple[Subject, dict[str, Any]]] = []
+        self._lines: list[tuple[str, Subject, dict[str, Any]]] = []  # with the label of the group
         self.groups = self._fitting(summary.groups[:MOST_GROUPS])
+        self.lead: str = self._lines[0][2]["label"] if self._lines else ""
         rest = summary.groups[len(self.groups) :]
         self.more = summary.more + len(rest)
         self.more_records = summary.more_records + different_records(rest)
         self.names: Names | None = None
         self.single = self._single(summary) if summary.single else None
-        for subject, line in self._lines:
+        for group, subject, line in self._lines:
             if self._left > limit.item:
-                self._list_items(subject, line)
+                self._list_items(group, subject, line)
                 self._complete_title(subject, line)
-                self._add_details(subject, line)
+                self._add_details(group, subject, line)
 
     def _fitting(self, groups: tuple[Group, ...]) -> list[dict[str, Any]]:
         shown = []
         for group in groups:
             label = name_of(group, self._words)
             self._left -= self._limit.group + _weight(label) + _link_weight(group.url)
-            lines = self._subjects(group)
+            lines = self._subjects(group, label)
             if lines:
                 shown.append(self._group(group, label, lines))
             if self._left < 0:
                 break
         return shown
 
-    def _subjects(self, group: Group) -> list[dict[str, Any]]:
+    def _subjects(self, group: Group, label: str) -> list[dict[str, Any]]:
         lines = []
         for subject in group.subjects:
             line = self._line(subject)
@@ -183,15 +197,17 @@ class _Page:
             if self._left < 0:
                 break
             lines.append(line)
-            self._lines.append((subject, line))
+            self._lines.append((label, subject, line))
         return lines
 
     def _group(self, group: Group, label: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
         rest = group.subjects[len(lines) :]
         more, more_records = group.more + len(rest), group.more_records + different_records(rest)
-        words = self._words
-        note = words.more_subjects.format(more=words.number(more), records=words.records(more_records))
+        words, is_conversation = self._words, self._oldest_first and _is_conversation(group)
+        phrase = words.earlier_items if is_conversation else words.more_subjects
+        note = phrase.format(more=words.number(more), records=words.records(more_records))
         return {
+            "oldest_first": is_conversation,
             "label": label,
             "url": group.url,
             "count": group.count,
@@ -200,7 +216,7 @@ class _Page:
             "last": group.last,
             "distinct": dict(group.distinct),
             "facts": enumerated(words.records(group.count), *distinct_counts(group, words)),
-            "subjects": lines,
+            "subjects": lines[::-1] if is_conversation else lines,
             "more": more,
             "more_records": more_records,
             "note": note if more else "",
@@ -213,7 +229,7 @@ class _Page:
         when = self._times.span(subject.first, subject.last, dated=self._dated)
         line = {
             "label": label,
-            "title": "" if title == label else self._words.signed(author_of(value), title),
+            **self._title("" if title == label else title, author_of(value)),
             "alike": False,
             "url": subject.url or link_of(value),
             "newest_url": link_of(value) if subject.url else "",
@@ -228,14 +244,20 @@ class _Page:
             "details_line": "",
             "columns": [],
             "items": [],
+            "oldest_first": self._oldest_first,
             "more_items": 0,
             "items_note": "",
         }
         return line | {"value": trimmed(value)} if self._values else line
 
-    def _list_items(self, subject: Subject, line: dict[str, Any]) -> None:
+    def _title(self, text: str, author: str, before: str = "") -> dict[str, Any]:
+        """The title of a subject, also in parts, so that templates write its author bold; nothing without a text."""
+        start, name, rest = self._words.signature(author, text) if text else ("", "", "")
+        return {"title": f"{before}{start}{name}{rest}", "title_parts": (before + start, name, rest)}
+
+    def _list_items(self, group: str, subject: Subject, line: dict[str, Any]) -> None:
         """List what differs between the newest records of a subject, and say how many more it has."""
-        listed = self._items(subject.items, line["label"])
+        listed = self._items(subject.items, group, line["label"])
         if not listed:
             line["alike"] = 1 < subject.count == len(subject.items) and author_of(subject.newest.value) != ""
             return
@@ -252,43 +274,48 @@ class _Page:
     def _complete_title(self, subject: Subject, line: dict[str, Any]) -> None:
         """Show more of a title, and before it the number of records that look the same, if there is room."""
         value = subject.newest.value
-        title = self._words.signed(author_of(value), title_of(value, self._words.no_text, ITEM_LENGTH))
-        title = f"{self._words.number(subject.count)} × {title}" if line["alike"] else title
-        cost = _weight(title) - _weight(line["title"])
+        count = f"{self._words.number(subject.count)} × " if line["alike"] else ""
+        title = self._title(title_of(value, self._words.no_text, ITEM_LENGTH), author_of(value), count)
+        cost = _weight(title["title"]) - _weight(line["title"])
         if line["title"] and 0 < cost < self._left:
             self._left -= cost
-            line["title"] = title
+            line |= title
 
-    def _add_details(self, subject: Subject, line: dict[str, Any]) -> None:
+    def _add_details(self, group: str, subject: Subject, line: dict[str, Any]) -> None:
         """Show the details of a subject's only record, or of records that look the same, if there is room."""
         if line["items"] or subject.count > max(1, len(subject.items)):
             return  # those of the newest record would be taken for those of all
         author = author_of(subject.newest.value) if line["title"] else ""
-        found = self._details.of(subject.newest, line["label"], line["title"], author)
-        if self._detail_cost(found) < self._left:
-            self._left -= self._detail_cost(found)
-            line |= _shown_details(found)
+        shown = _shown_details(self._details.of(subject.newest, group, line["label"], line["title"], author))
+        if self._detail_cost(shown) < self._left:
+            self._left -= self._detail_cost(shown)
+            line |= shown
 
-    def _detail_cost(self, details: Sequence[Detail]) -> int:
-        return sum(self._limit.detail + 2 * _weight(detail.name, detail.text) for detail in details)
+    def _detail_cost(self, shown: Mapping[str, Any]) -> int:
+        return sum(
+            self._limit.detail + _weight(detail["name"], detail["text"]) + _link_weight(detail["url"])
+            for detail in shown["details"]
+        )
 
     def _fitting_items(self, items: list[dict[str, Any]], count: int) -> tuple[list[dict[str, Any]], int, str]:
         shown = []
         for item in items:
             cost = self._limit.item + _weight(item["line"], item["body"], item["url"], item["when"])
-            cost += sum(self._limit.detail + 2 * _weight(detail["name"], detail["text"]) for detail in item["details"])
+            cost += self._detail_cost(item)
             if cost > self._left:
                 break
             self._left -= cost
             shown.append(item)
         more = count - len(shown)
+        in_order = shown[::-1] if self._oldest_first else shown
         if not shown or not more:
-            return shown, 0, ""
-        note = self._words.more_items.format(more=self._words.number(more))
+            return in_order, 0, ""
+        phrase = self._words.earlier_items if self._oldest_first else self._words.more_items
+        note = phrase.format(more=self._words.number(more))
         self._left -= self._limit.item + _weight(note)
-        return shown, more, note
+        return in_order, more, note
 
-    def _items(self, records: Sequence[Record], label: str) -> list[dict[str, Any]]:
+    def _items(self, records: Sequence[Record], *labels: str) -> list[dict[str, Any]]:
         """What differs between records of a subject; nothing if they all look the same.
 
         If a person wrote the same several times, each with a link of its own, or several persons did, all are listed.
@@ -304,20 +331,21 @@ class _Page:
         if is_repeated and all(authors) and not any(texts):
             texts = [title_of(value, self._words.no_text, ITEM_LENGTH) for value in values]
         items = [
-            self._item(record, text, link if has_links else "", label)
+            self._item(record, text, link if has_links else "", labels)
             for record, text, link in zip(records, texts, links, strict=True)
         ]
         return items if any(texts) or len({item["line"] for item in items}) > 1 else []
 
-    def _item(self, record: Record, text: str, url: str, label: str) -> dict[str, Any]:
+    def _item(self, record: Record, text: str, url: str, labels: Sequence[str]) -> dict[str, Any]:
         """A record in a list. If only its details tell it from others, they are its line."""
         author, title = author_of(record.value), title_of(record.value, self._words.no_text, ITEM_LENGTH)
-        line = self._words.signed(author, text)
-        found = _shown_details(self._details.of(record, label, title, text, author))
+        line, parts = self._words.signed(author, text), self._words.signature(author, text)
+        found = _shown_details(self._details.of(record, *labels, title, text, author))
         if not line and found["details_line"]:
             line, found["details_line"] = found["details_line"], ""
         item = found | {
             "line": line or title,
+            "parts": parts if any(parts) else ("", "", line or title),
             "author": author,
             "text": text,
             "body": "",
@@ -330,18 +358,20 @@ class _Page:
     def _single(self, summary: Summary) -> dict[str, Any]:
         """The only record as a notification; several records of the only subject as a list, if they differ."""
         value = summary.newest.value
-        listed = self._items(summary.items, summary.groups[0].subjects[0].label)
+        labels = [label for group in summary.groups for label in (group.label, group.subjects[0].label)]
+        listed = self._items(summary.items, *labels)
         if listed:
             listed[0]["body"] = self._body(value, listed[0]["text"])
         items, more, note = self._fitting_items(listed, summary.count)
         names = (names_of_list if items else names_of_notification)(summary, self._words)
         body = "" if items else self._body(value, names.headline)
-        said = (names.headline, *names.about, body, author_of(value))
-        details = [] if items or summary.count > max(1, len(summary.items)) else self._details.of(summary.newest, *said)
+        said = (*labels, names.headline, *names.about, body, author_of(value))
+        is_alike = not items and summary.count <= max(1, len(summary.items))
+        details = _shown_details(self._details.of(summary.newest, *said) if is_alike else [])
         self._left -= _weight(body) + self._detail_cost(details)
         self.names = names
         title = title_of(value, self._words.no_text)
-        label = self._lines[0][1]["label"] if self._lines else title
+        label = self._lines[0][2]["label"] if self._lines else title
         single = {
             "title": title,
             "label": "" if label == title else label,
@@ -352,10 +382,11 @@ class _Page:
             "when": self._times.moment(summary.newest.timestamp),
             "columns": _columns(items),
             "items": items,
+            "oldest_first": self._oldest_first,
             "more_items": more,
             "items_note": note,
         }
-        single |= _shown_details(details)
+        single |= details
         return single | {"value": trimmed(value)} if self._values else single
 
     def _single_link(self, summary: Summary, items: list[dict[str, Any]]) -> str:
@@ -375,7 +406,7 @@ class _Page:
 
 def _shown_details(details: Sequence[Detail]) -> dict[str, Any]:
     """Return the details for templates: each with its name and text, and all of them as a line."""
-    named = [{"name": detail.name, "text": detail.text} for detail in details]
+    named = [{"name": detail.name, "text": detail.text, "url": detail.url} for detail in details]
     return {"details": named, "details_line": details_line(details)}
 
 
@@ -383,7 +414,18 @@ def _columns(items: Sequence[dict[str, Any]]) -> list[str]:
     """Return the names of the details of all items, if items and details make a small table; else nothing."""
     if any(item["body"] or len(item["line"]) > SHORT_ITEM for item in items if item["details_line"] or item["body"]):
         return []
-    return columns_of([[Detail(**detail) for detail in item["details"]] for item in items])
+    return columns_of([[detail["name"] for detail in item["details"]] for item in items])
+
+
+def _is_conversation(group: Group) -> bool:
+    """Return True if each subject is one record, sorted by nothing but time."""
+    return all(map(stands_for_record, group.subjects)) and len({subject.weight for subject in group.subjects}) == 1
+
+
+def _foot_links(links: list[dict[str, str]], single: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """Return the links at the foot: where the only subject has a link of its own, `open` would be a second one."""
+    has_own = single is not None and single["url"]
+    return [link for link in links if link["name"] != "open" or not has_own]
 
 
 def _links(links: Mapping[str, str], words: Wording) -> list[dict[str, str]]:

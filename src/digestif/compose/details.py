@@ -10,9 +10,20 @@ from typing import Any
 from digestif.compose.fields import Reader, reader
 from digestif.compose.levels import KEY_FIELDS
 from digestif.compose.phrases import enumerated
-from digestif.compose.texts import BODY_FIELDS, ITEM_LENGTH, author_of, body_of, link_of, one_line, text_of, title_of
+from digestif.compose.texts import (
+    BODY_FIELDS,
+    ITEM_LENGTH,
+    author_of,
+    body_of,
+    is_unsafe_link,
+    link_of,
+    one_line,
+    safe_link,
+    text_of,
+    title_of,
+)
 from digestif.core.records import Record
-from digestif.core.secret import is_private_name
+from digestif.core.secret import holds_credentials, is_secret_name
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 
@@ -22,7 +33,7 @@ MOST_FIELDS = 100  # that are looked at in one value
 MOST_RECORDS = 100  # that are looked at for hidden fields
 NAME_LENGTH = 40
 TEXT_LENGTH = 80
-NO_DETAILS = frozenset((*BODY_FIELDS, *KEY_FIELDS))  # longer texts stand below titles, identifiers say nothing
+LINK_LENGTH = 200  # a link that is cut leads nowhere in plain text
 LONG = 20  # characters of a text that is not repeated if it is a part of a line beside it
 LARGEST_INTEGER = 64  # bits
 
@@ -33,6 +44,7 @@ class Detail:
 
     name: str
     text: str
+    url: str = ""  # the text as a link, if it is a safe one
 
     @property
     def line(self) -> str:
@@ -47,16 +59,22 @@ class Details:
 
     def __init__(self, chosen: Sequence[str] | None = None) -> None:
         self._chosen = None if chosen is None else _readers(chosen)
+        self._named = frozenset(path.partition(".")[0] for path in chosen or ())
 
     def of(self, record: Record, *said: str) -> list[Detail]:
         """Return the details of a record. Texts that are `said` beside them are not repeated, unless chosen."""
-        if self._chosen is not None:
-            found = ((name, read([record])[0]) for name, read in self._chosen.items())
-            return [_detail(name, value) for name, value in found if is_shown(value)][:MOST_DETAILS]
         if not text_of(record.value):  # then its title names all fields
             return []
+        if self._chosen is not None:
+            return list(self._choice(record))
         known = {one_line(text, ITEM_LENGTH) for text in said}
         return list(islice(_automatic(record.value, known), MOST_DETAILS))
+
+    def _choice(self, record: Record) -> Iterator[Detail]:
+        for name, read in (self._chosen or {}).items():
+            value = _joined(read([record])[0])
+            if is_shown(value) and not (isinstance(value, str) and is_unsafe_link(name, value)):
+                yield _detail(name, value)
 
     def hidden(self, records: Sequence[Record]) -> dict[str, str]:
         """Return the fields of records that readers do not see, each with the reason."""
@@ -66,28 +84,21 @@ class Details:
         return found
 
     def _hidden_of(self, record: Record) -> dict[str, str]:
-        value, title = record.value, title_of(record.value)
-        elsewhere = {title, author_of(value), body_of(value, title)}
-        shown = {detail.name for detail in self.of(record, *elsewhere)}
-        texts = {one_line(text, ITEM_LENGTH) for text in elsewhere}
+        fields = {name: value for name, value in _fields(record.value) if value is not None}
+        if not text_of(record.value):  # only what the title leaves out
+            return {name: why for name, value in fields.items() if (why := _private_reason(name, value))}
+        said = _said(record)
+        shown = self._named | {detail.name for detail in self.of(record, *said)}
         return {
-            name: self._reason(name, each)
-            for name, each in _fields(value)
-            if one_line(name, NAME_LENGTH) not in shown and not _is_said(name, each, value, texts) and each is not None
+            name: self._why_hidden(name, value)
+            for name, value in fields.items()
+            if not {name, one_line(name, NAME_LENGTH)} & shown and not _is_said(name, value, record.value, said)
         }
 
-    def _reason(self, name: str, value: Any) -> str:
+    def _why_hidden(self, name: str, value: Any) -> str:
         if self._chosen is not None:
             return "details does not name it"
-        if name.startswith("_"):
-            return "its name begins with _"
-        if is_private_name(name):
-            return "its name looks like that of a secret"
-        if isinstance(value, dict | list | tuple):
-            return "it is not a single value; details can name a path into it"
-        if name in NO_DETAILS:
-            return "an identifier" if name in KEY_FIELDS else "a longer text, shown if its record stands alone"
-        return f"more than {MOST_DETAILS} fields" if is_shown(value) else "it is empty or too large"
+        return _reason(name, value) or f"more than {MOST_DETAILS} fields"
 
 
 def is_shown(value: Any) -> bool:
@@ -103,37 +114,78 @@ def details_line(details: Sequence[Detail]) -> str:
     return enumerated(*(detail.line for detail in details))
 
 
-def columns_of(rows: Sequence[Sequence[Detail]]) -> list[str]:
+def columns_of(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the names that all rows share, if these make a small table; else nothing."""
-    names = {tuple(detail.name for detail in row) for row in rows}
+    names = set(map(tuple, rows))
     shared = list(names.pop()) if len(names) == 1 and len(rows) > 1 else []
     return shared if len(shared) <= MOST_COLUMNS else []
 
 
 def _automatic(value: Any, known: set[str]) -> Iterator[Detail]:
     for name, each in _fields(value):
-        is_detail = name not in NO_DETAILS and not is_private_name(name) and is_shown(each)
-        if is_detail and not _is_said(name, each, value, known):
+        if not _reason(name, each) and not _is_said(name, each, value, known):
             yield _detail(name, each)
+
+
+def _reason(name: str, value: Any) -> str:
+    """Return why a field is not shown unless it is chosen; nothing if it is."""
+    if private := _private_reason(name, value):
+        return private
+    if isinstance(value, dict | list | tuple):
+        return "it is not a single value; details can name a path into it"
+    if name in KEY_FIELDS:
+        return "an identifier"
+    if name in BODY_FIELDS:
+        return "a longer text, shown if its record stands alone"
+    if isinstance(value, str) and is_unsafe_link(name, value):
+        return "an unsafe link"
+    return "" if is_shown(value) else "it is empty or too large"
+
+
+def _private_reason(name: str, value: Any) -> str:
+    if name.startswith("_"):
+        return "its name begins with _"
+    if is_secret_name(name):
+        return "its name looks like that of a secret"
+    is_open = isinstance(value, str) and holds_credentials(value)
+    return "an address with a password in it" if is_open else ""
 
 
 def _is_said(name: str, field: Any, value: Any, known: set[str]) -> bool:
     if name == "url" and link_of(value):
         return True
-    if not isinstance(field, str):
-        return False
-    text = one_line(field, TEXT_LENGTH).rstrip("…")
+    text = author_of({"by": field}) if isinstance(field, dict) else _text(field, TEXT_LENGTH).rstrip("…")
     return text in known or (len(text) >= LONG and any(text in each for each in known))
+
+
+def _said(record: Record) -> set[str]:
+    """Return the texts that a message with only this record shows besides its details."""
+    title = title_of(record.value)
+    texts = (title, author_of(record.value), body_of(record.value, title))
+    return {one_line(text, ITEM_LENGTH) for text in texts if text}
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
     fields: Mapping[Any, Any] = value if isinstance(value, dict) else {}
-    return ((str(name), each) for name, each in islice(fields.items(), MOST_FIELDS))
+    return ((str(name), each) for name, each in islice(fields.items(), MOST_FIELDS) if one_line(str(name)))
 
 
 def _detail(name: str, value: Any) -> Detail:
-    text = one_line(value, TEXT_LENGTH) if isinstance(value, str) else str(value).lower()
-    return Detail(one_line(name, NAME_LENGTH), text)
+    url = safe_link(value)
+    return Detail(one_line(name, NAME_LENGTH), _text(value, LINK_LENGTH if url else TEXT_LENGTH), url)
+
+
+def _text(value: Any, length: int) -> str:
+    if isinstance(value, str):
+        return one_line(value, length)
+    return str(value).lower() if is_shown(value) else ""  # true and false, as JSON writes them
+
+
+def _joined(value: Any) -> Any:
+    """Return the short texts and numbers of a list as one text; other values as they are."""
+    if not isinstance(value, list | tuple):
+        return value
+    return ", ".join(_text(each, TEXT_LENGTH) for each in value[:MOST_FIELDS] if is_shown(each))
 
 
 def _readers(chosen: object) -> dict[str, Reader]:

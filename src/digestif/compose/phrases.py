@@ -9,11 +9,12 @@ from digestif.compose.texts import one_line, text_of
 from digestif.compose.wording import Wording
 
 MOST_DISTINCT = 4
+NAME_LENGTH = 40
 
 
 def named(part: Group | Subject) -> str:
     """The label of a group or subject; nothing if it has no text of its own, or if it stands for a record only."""
-    return "" if _stands_for_record(part) or _is_other(part) or _is_empty(part) else one_line(part.label)
+    return "" if stands_for_record(part) or _is_other(part) or _is_empty(part) else one_line(part.label)
 
 
 def name_of(part: Group | Subject, words: Wording) -> str:
@@ -21,7 +22,7 @@ def name_of(part: Group | Subject, words: Wording) -> str:
     return words.other if _is_other(part) else words.empty if _is_empty(part) else one_line(part.label)
 
 
-def _stands_for_record(part: Group | Subject) -> bool:
+def stands_for_record(part: Group | Subject) -> bool:
     """Without grouping, the key of a subject is that of its only record, which means nothing to people."""
     return isinstance(part, Subject) and part.key == part.newest.key and part.label == label_of(part.key)
 
@@ -38,7 +39,7 @@ def label_beside(title: str, subject: Subject, words: Wording) -> str:
     """The label of a subject; nothing if it only repeats the title, or is the key of a record."""
     text = text_of(subject.newest.value)
     is_title = subject.label == title or (text and subject.label == label_of(text))
-    return "" if is_title or _stands_for_record(subject) else name_of(subject, words)
+    return "" if is_title or stands_for_record(subject) else name_of(subject, words)
 
 
 def unsaid(text: str, *names: str) -> list[str]:
@@ -57,16 +58,11 @@ def enumerated(*facts: str) -> str:
 
 
 def distinct_counts(part: Summary | Group | Subject, words: Wording) -> list[str]:
-    """Distinct counts as words; none for one record, where they say nothing."""
-    counts = part.distinct.items() if part.count > 1 else ()
+    """Distinct counts as words. A count of one says nothing, and for one record no count does."""
+    counts = ((name, count) for name, count in part.distinct.items() if part.count > 1 and count != 1)
     return [_distinct_count(name, count, words) for name, count in islice(counts, MOST_DISTINCT)]
 
 
 def _distinct_count(name: str, count: int, words: Wording) -> str:
-    noun = words.noun_of(name)
-    if noun is not None:
-        return words.count(count, noun)
-    name = one_line(name, 40)
-    if count == 1:
-        return words.counted_one.format(name=name, count=words.number(count))
-    return words.count(count, (name, name))
+    plain = one_line(name, NAME_LENGTH)
+    return words.count(count, words.distinct.get(name, (plain, plain)))

@@ -4,10 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Template
 
+from digestif.compose.brand import brand_of
+from digestif.compose.cadence import cadence_of
 from digestif.compose.context import context
 from digestif.compose.details import Details
 from digestif.compose.processes import Children, TemplateFailed
@@ -17,7 +19,8 @@ from digestif.compose.summary import Summary
 from digestif.compose.texts import header_line
 from digestif.compose.times import Hours, Times
 from digestif.compose.wording import Wording, wording_of
-from digestif.core.texts import did_you_mean
+from digestif.core.policy import Policy
+from digestif.core.texts import did_you_mean, shortened
 from digestif.errors import ConfigError
 
 __all__ = ["Rendered", "Renderer", "TemplateFailed"]
@@ -26,6 +29,7 @@ DEFAULT = "default"
 TEXTS = {"subject": ".subject.txt", "text": ".txt", "html": ".html", "markdown": ".md"}  # endings of files, by part
 ENDINGS = TEXTS | {"slack": ".slack.json"}
 ENVIRONMENT = environment()
+Order = Literal["newest", "oldest"]
 NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -47,7 +51,9 @@ class Renderer:
     NAME.slack.json. Built-in files replace those that are missing. Files of a folder are rendered in a child process,
     which is killed after `timeout` seconds or when it needs more than `memory` bytes. With `preview`, unknown names in
     a template stay visible. `zone`, `hours` (12 or 24) and `wording` are the defaults for readers. `details` are the
-    fields of values that are shown beside their text. Raises ConfigError for a file that does not parse.
+    fields of values that are shown beside their text, `brand` is the sender's name, logo and color. With
+    `order="oldest"` the records of a subject are in the order in which they were written. Raises ConfigError for a file
+    that does not parse.
     """
 
     def __init__(
@@ -59,12 +65,16 @@ class Renderer:
         hours: Hours = 24,
         wording: Wording | Mapping[str, Any] | None = None,
         details: Sequence[str] | None = None,
+        order: Order = "newest",
+        brand: Mapping[str, str] | None = None,
         timeout: float = 1.0,
         memory: int = 100_000_000,
         preview: bool = False,
     ) -> None:
         self._times = Times(zone, hours, wording_of(wording))
         self._details = Details(details)
+        self._oldest_first = _is_oldest_first(order)
+        self._brand = brand_of(brand)
         self._own = _own_templates(template or DEFAULT, folder)
         self._built_in = _built_in(DEFAULT)
         self._children = (
@@ -82,18 +92,26 @@ class Renderer:
         hours: Hours | None = None,
         title: str | None = None,
         wording: Wording | Mapping[str, Any] | None = None,
+        reason: str = "",
+        policy: Policy | None = None,
     ) -> Rendered:
         """Render a summary in some of the formats "text", "html", "markdown" and "slack".
 
         `next_delivery` is a time in seconds. `links` have names such as "open", "settings" and "unsubscribe"; links to
-        anything but the web or a mailbox are left out. Raises TemplateFailed, but not for built-in templates.
+        anything but the web or a mailbox are left out. The foot says the `reason` why a reader gets it, and how often
+        by the `policy`. Raises TemplateFailed, but not for built-in templates.
         """
+        times = self._times_for(zone, hours, wording)
         about: dict[str, Any] = {
-            "times": self._times_for(zone, hours, wording),
+            "times": times,
             "next_delivery": next_delivery,
             "links": links,
             "title": title,
             "details": self._details,
+            "oldest_first": self._oldest_first,
+            "brand": self._brand,
+            "reason": reason,
+            "cadence": "" if policy is None else cadence_of(policy, times),
         }
         parts = self._parts(["subject", *(name for name in formats if name in TEXTS)], summary, about)
         made = self._blocks(summary, about) if "slack" in formats else ()
@@ -132,6 +150,12 @@ class Renderer:
             return self._times
         words = self._times.wording if wording is None else wording_of(wording)
         return Times(zone or self._times.zone, hours or self._times.hours, words)
+
+
+def _is_oldest_first(order: object) -> bool:
+    if order not in ("newest", "oldest"):
+        raise ConfigError(f'order: {shortened(order)} is neither "newest" nor "oldest"')
+    return order == "oldest"
 
 
 def _own_templates(name: str, folder: Path | None) -> dict[str, str]:

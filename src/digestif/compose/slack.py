@@ -18,7 +18,7 @@ LONGEST_PART = 600  # of the four parts of a line: link, label, facts, title
 SHORT_LINK = 300  # of the facts of a line, and of each link in the foot
 
 # Keeps a message below Slack's 50 blocks: each of at most 20 groups begins a section, and two sections of a group are
-# together longer than 3,000 characters, so there are at most 20 + 36,000 / 1,500 sections, and four other blocks.
+# together longer than 3,000 characters, so there are at most 20 + 36,000 / 1,500 sections, and five other blocks.
 SLACK = SizeLimit(bytes=36_000, body=9_000, subject=120, group=60, item=60, detail=10)
 
 Block = dict[str, Any]
@@ -26,7 +26,8 @@ Block = dict[str, Any]
 
 def blocks(context: dict[str, Any]) -> tuple[Block, ...]:
     """A message for Slack, from a context within the limit SLACK."""
-    return (*_head(context["title"] or context["headline"]), *_body(context), *_foot(context))
+    head = _head(context["title"] or context["headline"])
+    return (*_brand(context["brand"]), *head, *_body(context), *_foot(context))
 
 
 def read_blocks(text: str) -> tuple[Block, ...]:
@@ -86,7 +87,7 @@ def _body(context: dict[str, Any]) -> Iterator[Block]:
 def _notification(single: dict[str, Any], details: str) -> Iterator[str]:
     yield from _pieces(single["body"])
     if single["details_line"]:
-        yield _part(single["details_line"])
+        yield _details(single)
     if single["url"]:
         yield _linked(single["url"], details)
     yield from _items(single, "•  ")
@@ -95,37 +96,53 @@ def _notification(single: dict[str, Any], details: str) -> Iterator[str]:
 def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
     if group["label"]:
         yield f"*{_linked(group['url'], group['label'])}* · {_part(group['facts'])}"
+    note = [f"_{_part(group['note'])}_"] if group["note"] else []
+    yield from note if group["oldest_first"] else []
     for subject in group["subjects"]:
         yield _line(subject, counted)
         if subject["details_line"]:
-            yield f"      {_part(subject['details_line'])}"
+            yield f"      {_details(subject)}"
         yield from _items(subject, "      ◦  ")
-    if group["note"]:
-        yield f"_{_part(group['note'])}_"
+    yield from [] if group["oldest_first"] else note
 
 
 def _line(subject: dict[str, Any], counted: bool) -> str:
     count = f"*{subject['count']:,} ×* " if counted else ""
-    title = f"\n      {_part(subject['title'])}" if subject["title"] else ""
+    title = f"\n      {_signed(subject['title_parts'])}" if subject["title"] else ""
     facts = _linked(subject["newest_url"], subject["facts"], SHORT_LINK)
     return f"•  {count}{_linked(subject['url'], subject['label'])} · {facts}{title}"
 
 
 def _items(subject: dict[str, Any], bullet: str) -> Iterator[str]:
+    note = [f"      _{_part(subject['items_note'])}_"] if subject["items_note"] else []
+    yield from note if subject["oldest_first"] else []
     for item in subject["items"]:
-        yield f"{bullet}{_part(item['line'])} · {_linked(item['url'], item['when'])}"
+        yield f"{bullet}{_signed(item['parts'])} · {_linked(item['url'], item['when'])}"
         if item["details_line"]:
-            yield f"      {_part(item['details_line'])}"
+            yield f"      {_details(item)}"
         yield from _pieces(item["body"])
-    if subject["items_note"]:
-        yield f"      _{_part(subject['items_note'])}_"
+    yield from [] if subject["oldest_first"] else note
+
+
+def _details(shown: dict[str, Any]) -> str:
+    """The details as a quiet line; those that are links can be followed."""
+    return enumerated(*(f"{_part(each['name'])}: {_linked(each['url'], each['text'])}" for each in shown["details"]))
+
+
+def _signed(parts: tuple[str, str, str]) -> str:
+    """A text with the name of its author bold."""
+    before, author, after = parts
+    return f"{_part(before)}*{_part(author)}*{_part(after)}" if author else _part(before + after)
 
 
 def _foot(context: dict[str, Any]) -> Iterator[Block]:
-    notes = [*context["omissions"], *filter(None, [context["outlook"]])]
+    why = " ".join(filter(None, [context["reason"], context["cadence"]]))
+    notes = [*context["omissions"], *filter(None, [context["outlook"], why])]
     if notes:
         yield _remark("\n".join(map(_part, notes)))
-    links = [_linked(link["url"], link["label"]) for link in context["links"] if len(escaped(link["url"])) < SHORT_LINK]
+    links = [
+        _linked(link["url"], link["label"]) for link in context["foot_links"] if len(escaped(link["url"])) < SHORT_LINK
+    ]
     if links:
         yield _remark(" · ".join(links))
 
@@ -159,6 +176,15 @@ def _part(text: str, length: int = LONGEST_PART) -> str:
 def _linked(url: str, label: str, longest: int = LONGEST_PART) -> str:
     link = escaped(url.replace("|", "%7C"))
     return f"<{link}|{_part(label)}>" if link and len(link) <= longest else _part(label)
+
+
+def _brand(brand: dict[str, Any]) -> Iterator[Block]:
+    """The logo and the name of the sender. Slack refuses an empty text beside an image."""
+    logo = {"type": "image", "image_url": brand["logo"], "alt_text": brand["name"] or "logo"}
+    parts = [logo] if brand["logo"] else []
+    parts += [_text(f"*{_part(brand['name'])}*")] if brand["name"] else []
+    if parts:
+        yield {"type": "context", "elements": parts}
 
 
 def _head(text: str) -> Iterator[Block]:

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from markupsafe import escape
 
-from digestif.core.secret import is_private_name
+from digestif.core.secret import holds_credentials, is_private_name
 from digestif.core.texts import shortened
 
 # The first of these with text is what a value says. Headings can stand above a text; the others are texts themselves.
@@ -29,6 +29,9 @@ MOST_PAIRS = 100  # fields of a value without a text that are looked at
 VALUE_SIZE = 20_000  # characters; a context may hold 100 such values
 LINK_LENGTH = 2000  # once escaped for HTML
 LINK_SCHEMES = ("http", "https", "mailto")
+LINK_NAMES = ("url", "uri", "link", "href")  # a field is taken for a link if its name ends so
+_SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+_SCRIPT = re.compile(r"\s*(javascript|vbscript|data:[a-z]+/)", re.IGNORECASE)
 # Nearly all links match this and need neither checks nor quoting. An escaped character takes at most five, so a short
 # link is short enough once escaped.
 SHORT_LINK = LINK_LENGTH // 5
@@ -182,6 +185,13 @@ def _quoted_link(link: str) -> str:
     return link if len(escape(link)) <= LINK_LENGTH else ""
 
 
+def is_unsafe_link(name: str, text: str) -> bool:
+    """Return True for a script in the form of a link, and for a field with a link that must not be followed."""
+    scheme = _SCHEME.match(text)
+    is_refused = name.lower().endswith(LINK_NAMES) and scheme and scheme[1].lower() not in LINK_SCHEMES
+    return bool(is_refused or _SCRIPT.match(text))
+
+
 def encodable(text: str) -> str:
     """A text without lone surrogates, which UTF-8 can't encode."""
     return _SURROGATE.sub("\ufffd", text)
@@ -241,7 +251,7 @@ def _leaves(value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         text = ", ".join(leaf for each in value for leaf in _leaves(each, ""))
         yield from _leaves(text, path)
-    elif value is not None and value != "":
+    elif value is not None and value != "" and not (isinstance(value, str) and holds_credentials(value)):
         text = value if isinstance(value, str) else json.dumps(value)
         yield f"{path}: {text}" if path else text
 

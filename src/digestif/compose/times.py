@@ -33,6 +33,10 @@ class Times:
         local = self._local(at)
         return self._clock(local) if local else self._far(at)
 
+    def time_of_day(self, hour: int, minute: int) -> str:
+        """A time on no day in particular; 24:00 is midnight."""
+        return self._clock(datetime(2000, 1, 1, hour % 24, minute))  # noqa: DTZ001  # no instant
+
     def moment(self, at: float) -> str:
         """The day and the time of day."""
         local = self._local(at)

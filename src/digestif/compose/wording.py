@@ -34,7 +34,6 @@ class Wording:
     older_record: Noun = ("older one", "older ones")
     distinct: Mapping[str, Noun] = field(default_factory=dict)  # nouns for distinct counts, by their name
     counted: str = "{count} {noun}"
-    counted_one: str = "{name}: {count}"  # one value of a distinct count that has no noun
     thousands: str = ","
 
     headline: str = "{records} about {subjects}"  # the number of subjects, or the name of the only one
@@ -42,16 +41,42 @@ class Wording:
     mail_subject: str = "{lead} and {more} more ({records})"
     item: str = "{author}: {text}"
     more_items: str = "and {more} more"
+    earlier_items: str = "{more} earlier"  # in their place where the oldest record comes first
     more_subjects: str = "and {more} more with {records}"
     more_groups: str = "and {groups} with {records}"
     dropped: str = "and {records} that did not fit"
     outlook: str = "Next one: usually not before {time}."
     newest: str = "Newest:"
     details: str = "View details"
+    reason: str = "Sent to {recipient}."  # why a reader gets a message, unless its route says so
+    how_often: str = "How often: {cadence}."
 
     open: str = "Open"
     settings: str = "Settings"
     unsubscribe: str = "Unsubscribe"
+
+    # How often messages come, made from the policy.
+    cadence_each: str = "every {record} at once"
+    cadence_gathered: str = "{delay} after the first {record}, with those that follow it"
+    cadence_delays: str = "the first {record} {first}, further ones together, {pause}"
+    cadence_at_once: str = "at once"
+    cadence_after: str = "after {delay}"
+    cadence_between: str = "at least {minimum} and at most {maximum} after the last message"
+    cadence_fixed: str = "{minimum} after the last message"
+    cadence_pause: str = "after a pause"
+    cadence_quiet: str = "after {quiet} without a new {record}, at most {maximum} after the first"
+    cadence_daily: str = "daily at {times} {zone}"
+    cadence_weekly: str = "weekly on {times} {zone}"
+    cadence_monthly: str = "monthly on day {day} at {times} {zone}"
+    cadence_month_end: str = "monthly on the last day at {times} {zone}"
+    cadence_times: str = "at set times"
+    cadence_full: str = "{cadence}, or as soon as there are {records}"
+    cadence_hours: str = "{cadence}, only {hours} {zone}"
+    cadence_not: str = "{cadence}, not {hours} {zone}"
+    in_days: Noun = ("day", "days")
+    in_hours: Noun = ("hour", "hours")
+    in_minutes: Noun = ("minute", "minutes")
+    in_seconds: Noun = ("second", "seconds")
 
     other: str = "other"  # the label of None
     empty: str = "(empty)"  # the label of an empty text
@@ -78,20 +103,33 @@ class Wording:
 
     def count(self, count: int, noun: Noun) -> str:
         """A number with its noun."""
-        form = _form_of(noun, count) if callable(noun) else noun[count != 1]
-        return self.counted.format(count=self.number(count), noun=form)
+        return self.counted.format(count=self.number(count), noun=self.form(noun, count))
+
+    def form(self, noun: Noun, count: int) -> str:
+        """The form of a noun for a number."""
+        return _form_of(noun, count) if callable(noun) else noun[count != 1]
+
+    def duration(self, seconds: float) -> str:
+        """A duration in days, hours, minutes and seconds; what is shorter than a second counts as one."""
+        rest, parts = max(1, round(seconds)), []
+        for size, noun in zip(_UNITS, (self.in_days, self.in_hours, self.in_minutes, self.in_seconds), strict=True):
+            count, rest = divmod(rest, size)
+            parts += [self.count(count, noun)] if count else []
+        return " ".join(parts)
 
     def records(self, count: int) -> str:
         return self.count(count, self.record)
 
-    def noun_of(self, name: str) -> Noun | None:
-        """The noun for a distinct count: what was given for it, or the name itself if its English singular is plain."""
-        singular = _singular(name) if self.lang.startswith("en") else ""
-        return self.distinct.get(name) or ((singular, name) if singular else None)
-
     def signed(self, author: str, text: str) -> str:
         """A text after the name of its author."""
         return self.item.format(author=author, text=text) if author and text else author or text
+
+    def signature(self, author: str, text: str) -> tuple[str, str, str]:
+        """The same in three parts: what is before the name, the name, and what is after it."""
+        if not (author and text):
+            return "", author, text
+        before, place, after = self.item.format(author="\0", text=text).partition("\0")  # no shown text has a \0
+        return before, author if place else "", after
 
     @cached_property
     def for_templates(self) -> dict[str, Any]:
@@ -117,26 +155,34 @@ def _form_of(noun: Callable[[int], str], count: int) -> str:
     return form
 
 
-def _singular(name: str) -> str:
-    """The singular of an English plural, or nothing if its form is not certain."""
-    if name == "people":
-        return "person"
-    is_plain = name.endswith("s") and not name.endswith(_UNCERTAIN) and len(name) > _SHORTEST_PLURAL
-    return name.removesuffix("s") if is_plain else ""
-
-
-_UNCERTAIN = ("ss", "us", "is", "as", "os", "ies", "ses", "xes", "zes", "ches", "shes", "oes", "ves", "news")
-_SHORTEST_PLURAL = 3
-_NOUNS = ("record", "subject", "more_group", "older_record", "distinct")
+_UNITS = (86_400, 3600, 60, 1)
+_DURATIONS = ("in_days", "in_hours", "in_minutes", "in_seconds")
+_NOUNS = ("record", "subject", "more_group", "older_record", "distinct", *_DURATIONS)
 _LISTS = {"days": 7, "months": 12}
 _FILLED_IN: dict[str, tuple[str, ...]] = {
     "counted": ("count", "noun"),
-    "counted_one": ("name", "count"),
     "headline": ("records", "subjects"),
     "headline_each": ("records",),
     "mail_subject": ("lead", "more", "records"),
     "item": ("author", "text"),
     "more_items": ("more",),
+    "earlier_items": ("more",),
+    "reason": ("recipient",),
+    "how_often": ("cadence",),
+    "cadence_each": ("record",),
+    "cadence_gathered": ("record", "delay"),
+    "cadence_delays": ("record", "first", "pause"),
+    "cadence_after": ("delay",),
+    "cadence_between": ("minimum", "maximum"),
+    "cadence_fixed": ("minimum",),
+    "cadence_quiet": ("record", "quiet", "maximum"),
+    "cadence_daily": ("times", "zone"),
+    "cadence_weekly": ("times", "zone"),
+    "cadence_monthly": ("day", "times", "zone"),
+    "cadence_month_end": ("times", "zone"),
+    "cadence_full": ("cadence", "records"),
+    "cadence_hours": ("cadence", "hours", "zone"),
+    "cadence_not": ("cadence", "hours", "zone"),
     "more_subjects": ("more", "records"),
     "more_groups": ("groups", "records"),
     "dropped": ("records",),

@@ -4,7 +4,9 @@ import re
 from typing import Any
 
 # A field is taken for a secret if a word of its name is here (`auth`, not `author`) …
-SECRET_WORDS = frozenset({"auth", "bearer", "csrf", "cvc", "cvv", "jwt", "otp", "pass", "pin", "pwd", "session"})
+SECRET_WORDS = frozenset(
+    {"auth", "bearer", "csrf", "cvc", "cvv", "dsn", "jwt", "oauth", "otp", "pass", "pin", "pwd", "session"}
+)
 # … or if the letters of its name contain one of these: `accessToken`, `X-Api-Key`, `db_password`.
 SECRET_PARTS = (
     "accesskey",
@@ -12,14 +14,17 @@ SECRET_PARTS = (
     "authorization",
     "cookie",
     "credential",
+    "passcode",
     "passphrase",
-    "passwd",
-    "password",
+    "passw",
     "privatekey",
     "secret",
+    "sessid",
+    "sessionid",
     "token",
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_CREDENTIALS = re.compile(r"://[^:/?#\s@]*:[^/?#\s@]+@")
 
 
 def is_secret_name(name: str) -> bool:
@@ -32,6 +37,11 @@ def is_secret_name(name: str) -> bool:
 def is_private_name(name: str) -> bool:
     """Return True for a field that readers do not see unless it is chosen."""
     return name.startswith("_") or is_secret_name(name)
+
+
+def holds_credentials(text: str) -> bool:
+    """Return True for a text with a password in an address, such as `postgres://app:password@db/shop`."""
+    return _CREDENTIALS.search(text) is not None
 
 
 class Secret:

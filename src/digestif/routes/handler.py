@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from digestif.attempts import Attempt
 from digestif.channels.base import Channel, Format, Message, Receipt
+from digestif.compose.brand import brand_of
 from digestif.compose.renderer import Rendered, TemplateFailed
 from digestif.compose.summary import Summary
 from digestif.core.hooks import accepted
@@ -62,6 +63,7 @@ class RouteHandler:
         self._archive = archive
         self._renderer = route.renderer()
         self._grouping = route.grouping()
+        self._sender = brand_of(route.brand).name
         self._account = None if route.budget is None else Account(route.budget, route.pattern)
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Resources] = WeakKeyDictionary()
 
@@ -262,6 +264,7 @@ class RouteHandler:
             key=key if route.split is None else f"{key}.{recipient}",
             timeline=digest.timeline,
             recipient=recipient,
+            sender=self._sender,
             subject=rendered.subject,
             text=rendered.text,
             html=rendered.html,
@@ -295,6 +298,8 @@ class RouteHandler:
                 zone=zone,
                 title=route.title_for(attempt.timeline, recipient),
                 wording=wording,
+                reason=route.reason_for(attempt.timeline, recipient, wording),
+                policy=route.gathering(attempt.policy),
             )
 
         try:

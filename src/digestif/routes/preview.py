@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from digestif.channels.base import Message
+from digestif.compose.brand import brand_of
 from digestif.compose.grouping import summarize
 from digestif.compose.levels import Level
-from digestif.compose.renderer import Rendered, Renderer, TemplateFailed
+from digestif.compose.renderer import Order, Rendered, Renderer, TemplateFailed
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.errors import ConfigError
@@ -29,6 +30,7 @@ class Look:
     items: int = 5
     details: Sequence[str] | None = None
     weight: Mapping[str, Any] | None = None
+    order: Order = "newest"
     template: str | None = None
     folder: Path | None = None
     zone: str = "UTC"
@@ -36,6 +38,9 @@ class Look:
     links: Mapping[str, str] = field(default_factory=dict)
     wording: Words | None = None
     title: str | None = None
+    brand: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    policy: Policy | None = None  # of which the foot says how often messages come
 
 
 def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) -> Look:
@@ -45,6 +50,7 @@ def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) 
     another function.
     """
     recipient = check_recipient(route.recipient(timeline))
+    wording = route.wording_for(recipient, timeline=timeline)
     return Look(
         recipient=recipient,
         group_by=route.group_by,
@@ -53,13 +59,17 @@ def look_of(route: Route, timeline: str, policy: Policy, *, chosen: str | None) 
         items=route.items,
         details=route.details,
         weight=route.weight if isinstance(route.weight, Mapping) else None,
+        order=route.order,
         template=route.template,
         folder=None if route.templates is None else Path(route.templates),
         zone=route.zone_of(recipient, timeline=timeline, policy=policy, chosen=chosen),
         hours=route.hours,
         links=check_links(route.links_for(timeline, recipient)),
-        wording=route.wording_for(recipient, timeline=timeline),
+        wording=wording,
         title=route.title_for(timeline, recipient),
+        brand=route.brand,
+        reason=route.reason_for(timeline, recipient, wording),
+        policy=route.gathering(policy),
     )
 
 
@@ -72,13 +82,17 @@ def rendered(digest: Digest, look: Look, *, formats: Collection[str]) -> Rendere
         hours=look.hours,
         wording=look.wording,
         details=look.details,
+        order=look.order,
+        brand=look.brand,
         preview=True,
     )
     summary = summarize(
         digest, group_by=look.group_by, distinct=look.distinct, top=look.top, items=look.items, weight=look.weight
     )
     try:
-        return renderer.render(summary, formats=formats, links=look.links, title=look.title)
+        return renderer.render(
+            summary, formats=formats, links=look.links, title=look.title, reason=look.reason, policy=look.policy
+        )
     except TemplateFailed as error:
         raise ConfigError(f"template: {error}") from error
     finally:
@@ -96,6 +110,7 @@ def preview(digest: Digest, look: Look, *, now: float) -> Message:
         key=digest.idempotency_key,
         timeline=digest.timeline,
         recipient=look.recipient,
+        sender=brand_of(look.brand).name,
         subject=made.subject,
         text=made.text,
         html=made.html,

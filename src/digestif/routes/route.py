@@ -9,9 +9,10 @@ from urllib.parse import quote
 
 from digestif.channels.base import Channel
 from digestif.channels.registry import open_channel
+from digestif.compose.brand import brand_of
 from digestif.compose.grouping import Grouping
 from digestif.compose.levels import Level
-from digestif.compose.renderer import Renderer
+from digestif.compose.renderer import Order, Renderer
 from digestif.compose.summary import Subject
 from digestif.compose.wording import Wording, wording_of
 from digestif.core.hooks import accepted, check_hook
@@ -48,6 +49,7 @@ class RouteOptions(TypedDict, total=False):
     items: int
     details: Sequence[str] | None
     weight: Weight | Mapping[str, Any] | None
+    order: Order
     template: str | None
     templates: str | Path | None
     to: str | Callable[[str], str] | None
@@ -60,6 +62,8 @@ class RouteOptions(TypedDict, total=False):
     wording: Words | WordsOf
     links: Links
     title: str | None
+    brand: Mapping[str, str]
+    reason: str | None
     digest: bool
 
 
@@ -78,6 +82,7 @@ class Route:
     items: int = 5  # records that are listed of each subject
     details: Sequence[str] | None = None  # fields that are shown beside the text; None: all that may be shown
     weight: Weight | Mapping[str, Any] | None = None  # subjects are sorted by it: a function, or a field and an order
+    order: Order = "newest"  # of the records of a subject: which one comes first
     template: str | None = None
     templates: str | Path | None = None  # a folder of the user's own
     to: str | Callable[[str], str] | None = None  # from timeline to recipient; by default the text that `*` matches
@@ -90,6 +95,8 @@ class Route:
     wording: Words | WordsOf = field(default_factory=dict)
     links: Links = field(default_factory=dict)
     title: str | None = None
+    brand: Mapping[str, str] = field(default_factory=dict)  # the sender's name, logo and color
+    reason: str | None = None  # why readers get messages; None: to which address they are sent
     digest: bool = True  # False: `notify` sends each record at once
 
     def __post_init__(self) -> None:
@@ -120,6 +127,9 @@ class Route:
             _check_placeholders("to", self.to, "timeline")
         if self.title is not None:
             _check_placeholders("title", self.title, "timeline", "recipient")
+        if self.reason is not None:
+            _check_placeholders("reason", self.reason, "timeline", "recipient")
+        brand_of(self.brand)
         if self.budget is not None and not self.digest:
             raise ConfigError("budget: with digest=False there is nowhere for a message to wait")
         if self.templates is not None and not Path(self.templates).is_dir():
@@ -132,7 +142,15 @@ class Route:
     def renderer(self) -> Renderer:
         zone = self.zone if isinstance(self.zone, str) else UTC
         folder = None if self.templates is None else Path(self.templates)
-        return Renderer(self.template, folder=folder, zone=zone, hours=self.hours, details=self.details)
+        return Renderer(
+            self.template,
+            folder=folder,
+            zone=zone,
+            hours=self.hours,
+            details=self.details,
+            order=self.order,
+            brand=self.brand,
+        )
 
     def grouping(self) -> Grouping:
         """How records are grouped. A function for `weight` is called by the handler: it may be a coroutine."""
@@ -201,6 +219,16 @@ class Route:
         """The title of a message, with timeline and recipient filled in."""
         return None if self.title is None else filled(self.title, timeline=timeline, recipient=recipient)
 
+    def gathering(self, policy: Policy) -> Policy | None:
+        """The policy by which messages come; None if `notify` sends each record by itself."""
+        return policy if self.digest else None
+
+    def reason_for(self, timeline: str, recipient: str, words: Words) -> str:
+        """Why a reader gets a message. By default the address that it was sent to; nothing if it has none."""
+        if self.reason is not None:
+            return filled(self.reason, timeline=timeline, recipient=recipient)
+        return wording_of(words).reason.format(recipient=recipient) if "@" in recipient else ""
+
 
 _NONE = type(None)
 # By option: its types, and their description in an error.
@@ -224,6 +252,8 @@ _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "links": ((Mapping, callable), "a mapping or a function of timeline and recipient"),
     "title": ((str, _NONE), "a text"),
+    "brand": ((Mapping,), "a mapping with name, logo and color"),
+    "reason": ((str, _NONE), "a text"),
     "digest": ((bool,), "True or False"),
 }
 

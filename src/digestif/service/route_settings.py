@@ -24,6 +24,7 @@ OPTIONS = (
     "items",
     "details",
     "weight",
+    "order",
     "template",
     "templates",
     "to",
@@ -33,6 +34,8 @@ OPTIONS = (
     "wording",
     "links",
     "title",
+    "brand",
+    "reason",
     "digest",
 )
 NAMES = ("pattern", "channel", *OPTIONS)

@@ -99,18 +99,25 @@ def test_a_timeline_says_what_is_pending_why_it_is_due_and_what_its_policy_is(
 
 
 def test_each_cadence_has_its_own_plain_description() -> None:
-    own = {"hourly": "hourly", "early": "daily@08:00 Europe/Berlin", "never": Cadences.OFF, "default": "default"}
+    own = {
+        "hourly": "hourly",
+        "early": "daily@08:00 Europe/Berlin",
+        "office": "cron@*/20 8-18 * * 1-5 UTC",
+        "never": Cadences.OFF,
+        "default": "default",
+    }
     with serving(cadences=own) as (client, _):
         page = Visitor(client).page("/timeline?key=a")
 
     choices = dict(re.findall(r'<option value="([^"]*)">([^<]*)</option>', page))
     deletes = {name for name, label in choices.items() if "deletes" in label}
     assert deletes == {"off", "never"}
-    assert choices["instant"] == "instant: each record as soon as it arrives"
-    assert choices["hourly"] == "hourly: at most one digest every 1 h"
-    assert choices["early"] == "early: every day at 08:00 Europe/Berlin"
-    assert choices["weekly"] == "weekly: every week: mon 09:00 UTC"
-    assert choices["default"].endswith("30 s later for each record, at most 30 min")
+    assert choices["instant"] == "instant: every record at once"
+    assert choices["hourly"] == "hourly: the first record at once, further ones together, 1 hour after the last digest"
+    assert choices["early"] == "early: daily at 08:00 Europe/Berlin"
+    assert choices["weekly"] == "weekly: weekly on Mon 09:00 UTC"
+    assert choices["office"] == "office: immediate,window=cron@*/20 8-18 * * 1-5 UTC"
+    assert choices["default"].endswith("at least 5 minutes and at most 30 minutes after the last digest")
     assert list(choices)[-2:] == ["off", "never"]
 
 

@@ -2,14 +2,20 @@
 
 from collections.abc import Mapping
 
+from digestif.compose.cadence import cadence_of
+from digestif.compose.times import Times
+from digestif.compose.wording import Wording
 from digestif.core.cadences import Choice
 from digestif.core.policy import Policy
-from digestif.core.spans import span
 
-LONGEST_DESCRIPTION = 80  # characters
+LONGEST_DESCRIPTION = 120  # characters
 OFF = "no digests: deletes pending records and declines new ones"
-INSTANT = "each record as soon as it arrives"
-TIMES = {"daily": "every day at", "weekly": "every week:"}  # by the kind of window
+WORDS = Wording(  # pages speak of records and digests where messages speak of events and messages
+    record=("record", "records"),
+    cadence_between="at least {minimum} and at most {maximum} after the last digest",
+    cadence_fixed="{minimum} after the last digest",
+    cadence_times="",
+)
 
 
 def described_cadences(cadences: Mapping[str, Choice]) -> list[tuple[str, str]]:
@@ -19,30 +25,8 @@ def described_cadences(cadences: Mapping[str, Choice]) -> list[tuple[str, str]]:
 
 
 def described(choice: Choice) -> str:
-    """Say in plain words when digests leave; a policy with more to it is shown as its text."""
+    """Say in plain words when digests leave; a policy that needs more than words is shown as its text."""
     if not isinstance(choice, Policy):
         return OFF
-    text = _times(choice) or _delays(choice) or str(choice)
+    text = cadence_of(choice, Times("UTC", 24, WORDS)) or str(choice)
     return text if len(text) <= LONGEST_DESCRIPTION else f"{text[: LONGEST_DESCRIPTION - 1]}…"
-
-
-def _times(policy: Policy) -> str | None:
-    """Describe a window of one rule with times of day."""
-    kind, _, times = str(policy.window).partition("@")
-    is_plain = policy.maximum_delay == 0 and policy.max_records is None
-    return f"{TIMES[kind]} {times}" if is_plain and kind in TIMES and "&" not in times else None
-
-
-def _delays(policy: Policy) -> str | None:
-    """Describe a policy that has no other rule than its delays."""
-    others = (policy.window, policy.quiet, policy.backoff, policy.max_records)
-    if policy.first_delay or any(other is not None for other in others):
-        return None
-    if not policy.minimum_delay and not policy.increment_delay:
-        return INSTANT
-    if not policy.increment_delay or policy.minimum_delay == policy.maximum_delay:
-        return f"at most one digest every {span(policy.minimum_delay)}"
-    return (
-        f"{span(policy.minimum_delay)} after the last digest, {span(policy.increment_delay)} later for each record, "
-        f"at most {span(policy.maximum_delay)}"
-    )
