@@ -8,7 +8,8 @@ import pytest
 
 from digestif import Digests
 from digestif.core.verdicts import DeliveryFailed
-from digestif.service.dashboard.actions import ON_DEAD_LETTERS, ON_TIMELINES
+from digestif.service.dashboard.actions import ON_TIMELINES
+from digestif.service.dashboard.decisions import ON_DEAD_LETTERS
 from digestif.service.dashboard.messages import TEXTS, text_of
 from digestif.service.security.audit import audit_entries
 from digestif.service.service import Service
@@ -45,7 +46,7 @@ def test_a_form_without_the_token_of_its_session_changes_nothing(visitor: Visito
     letter = bury(digests, "a")
     digests.add("b", 1, key="r")
     before = (digests.ledger(), digests.timeline("b"), digests.dead_letters())
-    fields = {"key": "b", "record": "r", "id": letter, "policy": "minimum=1m", "cadence": "off"}
+    fields = {"key": "b", "record": "r", "id": letter, "policy": "minimum=1m", "cadence": "off", "confirmed": "yes"}
 
     assert visitor.post(path, {**fields, "form_token": ""}).status == 403
     assert visitor.post(path, {**fields, "form_token": "x" * 43}).status == 403
@@ -209,7 +210,10 @@ def test_dead_letters_are_replayed_requeued_and_discarded(visitor: Visitor, dige
 
     visitor.post("/dead-letter/replay", {"id": first})
     visitor.post("/dead-letter/requeue", {"id": second})
-    visitor.post("/dead-letter/discard", {"id": third})
+    asked = visitor.post("/dead-letter/discard", {"id": third})
+    assert [letter.id for letter in digests.dead_letters()] == [third]
+    assert b"<b>1 record</b>" in asked.body
+    visitor.post("/dead-letter/discard", {"id": third, "confirmed": "yes"})
 
     assert digests.dead_letters() == []
     assert digests.timeline("a").in_digest == 1
@@ -252,4 +256,4 @@ def test_a_form_that_is_too_large_or_unreadable_is_refused(visitor: Visitor) -> 
     visitor.page("/timeline?key=any")
 
     assert visitor.post("/timeline/flush", {"key": "a" * 70_000}).status == 413
-    assert visitor.post("/timeline/flush", {str(number): "" for number in range(50)}).status == 400
+    assert visitor.post("/timeline/flush", {str(number): "" for number in range(100)}).status == 400

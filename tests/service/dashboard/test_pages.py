@@ -202,7 +202,7 @@ def test_a_service_whose_token_may_only_read_shows_no_buttons_and_refuses_action
 
         page = visitor.page("/timeline?key=a")
 
-        assert 'action="/timeline' not in page
+        assert 'method="post" action="/timeline' not in page
         assert visitor.post("/timeline/delete", {"key": "a"}).status == 403
         assert digests_of(service).timeline("a").pending == 1
 

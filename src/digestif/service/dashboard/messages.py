@@ -20,7 +20,11 @@ TEXTS = {
     "switched-off": "Switched off. Records deleted: {count}. New records are declined until another cadence is chosen.",
     "replayed": "Replayed: the dead letter is the next digest of its timeline.",
     "requeued": "Requeued: its records go out with the next digest of their timeline.",
-    "discarded": "Discarded: its records count as deleted.",
+    "discarded": "Discarded: its records are deleted.",
+    "letters-replayed": "Replayed: {count} dead letters. Each is the next digest of its timeline.",
+    "letters-requeued": "Requeued: {count} dead letters. Their records go out with the next digests.",
+    "letters-discarded": "Discarded: {count} dead letters. Their records are deleted.",
+    "not-selected": "Nothing was changed: no dead letter was selected.",
     "not-there": "Nothing was changed: that dead letter was replayed, requeued or discarded in the meantime.",
     "logged-out": "You are logged out.",
 }
@@ -29,7 +33,7 @@ _COUNTED = re.compile(r"([a-z-]+)\.([0-9]{1,15})")
 
 
 def counted(name: str, count: int) -> str:
-    """Return the name of a message that says how many records were changed."""
+    """Return the name of a message that says how many records or dead letters were changed."""
     return f"{name}.{count}"
 
 

@@ -206,6 +206,26 @@
     }
   };
 
+  // What is selected or open stays so when its part of the page is replaced
+
+  const selectable = (root) => {
+    for (const all of find("input.all[hidden]", root)) {
+      all.hidden = false;
+      all.addEventListener("change", () => {
+        for (const box of find("tbody input[type=checkbox]", all.closest("table"))) box.checked = all.checked;
+      });
+    }
+  };
+
+  let kept = [];
+  const keep = (event) => { kept = find("details[open][id], input[type=checkbox][id]:checked", event.detail.target).map((element) => element.id); };
+  const restore = () => {
+    for (const element of kept.map((id) => document.getElementById(id))) {
+      if (element) element[element.localName === "details" ? "open" : "checked"] = true;
+    }
+    kept = [];
+  };
+
   // Keys: `/` goes to the search
 
   const onKey = (event) => {
@@ -226,7 +246,9 @@
     load();
     document.addEventListener("keydown", onKey);
     if (location.hash === "#search") document.getElementById("search")?.focus();
-    document.addEventListener("htmx:afterSwap", () => { localise(document); copyable(document); tick(); });
+    selectable(document);
+    document.addEventListener("htmx:beforeSwap", keep);
+    document.addEventListener("htmx:afterSwap", () => { restore(); localise(document); copyable(document); selectable(document); tick(); });
     document.addEventListener("visibilitychange", refresh);
     if (document.getElementById("live")) listen();
   };
