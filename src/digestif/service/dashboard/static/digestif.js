@@ -249,8 +249,9 @@
     selectable(document);
     document.addEventListener("htmx:beforeSwap", keep);
     document.addEventListener("htmx:afterSwap", () => { restore(); localise(document); copyable(document); selectable(document); tick(); });
+    if (!document.getElementById("live")) return;
     document.addEventListener("visibilitychange", refresh);
-    if (document.getElementById("live")) listen();
+    listen();
   };
 
   begin();
