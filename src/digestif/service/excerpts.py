@@ -6,7 +6,7 @@ of the engine, record by record, because a single call into C does not let the e
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 

@@ -99,7 +99,12 @@ async def _decide(visit: Visit, decision: Decision, ids: Sequence[str]) -> Respo
     if not failures:
         return visit.went_to(list_of(visit), counted(f"letters-{decision.done}", done))
     return visit.render(
-        "decided.html", status=200 if done else 409, decision=decision, done=done, failures=failures, list=list_of(visit)
+        "decided.html",
+        status=200 if done else 409,
+        decision=decision,
+        done=done,
+        failures=failures,
+        list=list_of(visit),
     )
 
 

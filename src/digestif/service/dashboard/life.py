@@ -61,7 +61,9 @@ class Life(Struct, frozen=True, kw_only=True):
         return not self.dots and not self.bars and self.due is None
 
 
-def life(records: Sequence[Record | ShownRecord], history: Iterable[HistoryEntry], explanation: Explanation, *, now: float) -> Life:
+def life(
+    records: Sequence[Record | ShownRecord], history: Iterable[HistoryEntry], explanation: Explanation, *, now: float
+) -> Life:
     """Draw a timeline from its pending records, its latest digests, and its explanation."""
     ended = sorted(history, key=lambda entry: entry.ended)[-DELIVERIES:]
     arrivals = [*_delivered(ended), *((record.timestamp, record.key, True) for record in records)]

@@ -354,7 +354,9 @@ def reached(visit: Visit, timeline: str) -> str:
 def _refusal(visit: Visit, error: Refused | DigestifError) -> Response:
     if isinstance(error, DigestifError):
         error = _refused(error)
-    response = visit.render("refusal.html", status=error.status, code=error.status, title=error.title, detail=error.detail)
+    response = visit.render(
+        "refusal.html", status=error.status, code=error.status, title=error.title, detail=error.detail
+    )
     return _with_wait(response, error)
 
 

@@ -209,10 +209,11 @@
   // What is selected or open stays so when its part of the page is replaced
 
   const selectable = (root) => {
-    for (const all of find("input.all[hidden]", root)) {
-      all.hidden = false;
+    for (const label of find("label.all[hidden]", root)) {
+      const all = label.querySelector("input");
+      label.hidden = false;
       all.addEventListener("change", () => {
-        for (const box of find("tbody input[type=checkbox]", all.closest("table"))) box.checked = all.checked;
+        for (const box of all.form.elements) if (box.name === "id") box.checked = all.checked;
       });
     }
   };
