@@ -5,10 +5,11 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from digestif import Digests
+from digestif import Digests, Policy
 from digestif.core.verdicts import DeliveryFailed
 from digestif.errors import ConfigError
 from digestif.service.dashboard.actions import ON_TIMELINES
@@ -16,7 +17,9 @@ from digestif.service.dashboard.decisions import GONE, ON_DEAD_LETTERS
 from digestif.service.dashboard.messages import TEXTS, text_of
 from digestif.service.security.audit import audit_entries
 from digestif.service.service import Service
+from digestif.service.settings import Limits
 from tests.service.dashboard.visitor import Visitor
+from tests.service.harness import serving, settings_with
 
 ACTIONS = [*ON_TIMELINES, *ON_DEAD_LETTERS]
 
@@ -108,6 +111,67 @@ def test_pausing_flushing_and_resuming_say_what_happened(visitor: Visitor, diges
         ("local", "resume", "a", None),
         ("local", "pause", "a", None),
     ]
+
+
+def test_a_test_record_is_added_and_named_as_one(visitor: Visitor, digests: Digests, service: Service) -> None:
+    visitor.page("/timeline?key=any")
+
+    visitor.post("/timeline/test", {"key": "mail:ada"})
+
+    [record] = digests.peek("mail:ada")
+    assert record.value["title"] == "Test record"
+    assert TEXTS["tested"] in visitor.page("/timeline?key=mail%3Aada")
+    assert audit(service) == [("local", "test record", "mail:ada", None)]
+    digests.prefer("off", "off")
+    visitor.post("/timeline/test", {"key": "off"})
+    assert TEXTS["not-tested"] in visitor.page("/timeline?key=off")
+    assert digests.ledger().declined == 0
+
+
+def test_a_test_record_makes_no_timeline_beyond_the_limit() -> None:
+    with serving(settings=settings_with(limits=Limits(timelines=1))) as (client, service):
+        service.digests._digests.add("a", 1)
+        visitor = Visitor(client)
+        visitor.page("/timeline?key=b")
+
+        reply = visitor.post("/timeline/test", {"key": "b"})
+
+        assert reply.status == 507
+        assert b"as many timelines as are allowed" in reply.body
+        assert visitor.post("/timeline/test", {"key": "a"}).status == 303
+        assert [timeline.key for timeline in service.digests._digests.timelines()] == ["a"]
+
+
+def test_the_text_of_a_policy_is_written_from_its_parts_and_changes_nothing_before_it_is_set(
+    visitor: Visitor, digests: Digests
+) -> None:
+    parts = {"key": "a", "minimum": "7m", "increment": " 30s ", "maximum": "1h", "first": "", "quiet": ""}
+
+    page = visitor.page("/timeline?" + urlencode(parts))
+    text = "minimum=7m,increment=30s,maximum=1h"
+
+    assert f'value="{text}"' in page
+    assert "This means: 7 min after the last digest, 30 s later for each record, at most 1 h." in page
+    assert digests.policy_of("a").source == "engine"
+    visitor.post("/timeline/policy", {"key": "a", "policy": text})
+    assert digests.policy_of("a").policy == Policy.parse(text)
+
+
+def test_times_come_first_in_the_text_of_a_policy(visitor: Visitor) -> None:
+    parts = {"key": "a", "max_records": "100", "times": "daily@09:00 Europe/Berlin"}
+
+    assert 'value="daily@09:00 Europe/Berlin,max_records=100"' in visitor.page("/timeline?" + urlencode(parts))
+
+
+def test_wrong_parts_of_a_policy_are_named_and_stay_in_their_fields(visitor: Visitor) -> None:
+    raw = visitor.get("/timeline?" + urlencode({"key": "a", "minimum": "10m<b>", "maximum": "5m"})).body.decode()
+
+    assert 'role="alert"' in raw
+    assert (
+        'name="minimum" maxlength="200" autocomplete="off" spellcheck="false" placeholder="5m" value="10m&lt;b&gt;"'
+        in raw
+    )
+    assert "<b>" not in raw[raw.index('role="alert"') : raw.index('id="policy-parts"')]
 
 
 def test_a_record_is_retracted_and_a_timeline_deleted(visitor: Visitor, digests: Digests, service: Service) -> None:

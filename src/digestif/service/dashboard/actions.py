@@ -8,7 +8,8 @@ from starlette.responses import RedirectResponse, Response
 
 from digestif.core.cadences import Off
 from digestif.errors import DigestifError, StoreError
-from digestif.service.api.problems import problem_of
+from digestif.service.api.problems import Problem, problem_of
+from digestif.service.api.room import Rooms
 from digestif.service.dashboard.messages import counted, has_changed
 from digestif.service.dashboard.timelines import asked_timeline, deleted_by_off, show
 from digestif.service.dashboard.visits import Answer, Visit
@@ -16,6 +17,8 @@ from digestif.service.security.audit import noted, policy_noted, preference_note
 from digestif.service.waits import to_its_end
 
 T = TypeVar("T")
+
+TEST_RECORD = {"title": "Test record", "text": "Added on the dashboard to see how a digest arrives."}
 
 Deed = Callable[[Visit, str], Coroutine[Any, Any, str]]  # returns the name of the message
 
@@ -34,6 +37,14 @@ async def _resume(visit: Visit, key: str) -> str:
 
 async def _retract(visit: Visit, key: str) -> str:
     return "retracted" if await visit.digests.retract(key, visit.asked("record")) else "not-retracted"
+
+
+async def _add_test_record(visit: Visit, key: str) -> str:
+    if (await visit.digests.timeline(key)).off:
+        return "not-tested"
+    async with visit.service.part(Rooms).reserved(visit.reader.prefix, [key]):
+        await visit.digests.accept(key, TEST_RECORD)
+    return "tested"
 
 
 async def _delete(visit: Visit, key: str) -> str:
@@ -83,8 +94,8 @@ def _on_timeline(name: str, deed: Deed, subject: Callable[[Visit], str | None] =
             said = await noted_for(visit, deed(visit, key), name, key, kept, is_change=has_changed)
         except StoreError:
             raise
-        except DigestifError as error:
-            problem = problem_of(error)
+        except (DigestifError, Problem) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
             return await show(visit, key, problem=problem.detail, status=problem.status)
         place = "/timelines" if said == "deleted" else "/timeline?" + urlencode({"key": key})
         return visit.went_to(place, said)
@@ -123,6 +134,7 @@ ON_TIMELINES = {
     "/timeline/pause": _on_timeline("pause", _pause),
     "/timeline/resume": _on_timeline("resume", _resume),
     "/timeline/retract": _on_timeline("retract", _retract, _record),
+    "/timeline/test": _on_timeline("test record", _add_test_record),
     "/timeline/delete": _on_timeline("delete", _delete),
     "/timeline/policy": _on_timeline("set policy", _set_policy, _policy),
     "/timeline/clear-policy": _on_timeline("clear policy", _clear_policy),

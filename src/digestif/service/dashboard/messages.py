@@ -11,6 +11,8 @@ TEXTS = {
     "not-resumed": "Nothing was changed: it was not paused.",
     "retracted": "The record was retracted: it will not be delivered.",
     "not-retracted": "Nothing was changed: there is no such pending record. It may have been delivered already.",
+    "tested": "A test record was added: it goes out with the next digest.",
+    "not-tested": "Nothing was changed: the timeline is switched off, so it accepts no record.",
     "deleted": "The timeline was deleted, with its records, dead letters and history.",
     "not-deleted": "Nothing was changed: there was nothing to delete.",
     "policy-set": "The policy is in force in every process, and pending records were rescheduled.",
