@@ -93,6 +93,37 @@ def test_a_policy_is_refused_set_and_removed(client: Client, desk: Desk, digests
     assert digests.policy_of("orders").source == "engine"
 
 
+@pytest.mark.parametrize("has_script", [True, False])
+def test_a_policy_is_written_from_its_parts_and_set(
+    chromium: Browser, client: Client, digests: Digests, has_script: bool
+) -> None:
+    desk = Desk(chromium, java_script_enabled=has_script)
+    page = desk.page
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    page.get_by_text("Write it from its parts").click()
+    page.get_by_label("Shortest time between two digests").fill("7m")
+    page.get_by_label("Longest time between two digests").fill("1h")
+    press(page, "Write the text")
+    expect(page.get_by_label("Policy for this timeline only")).to_have_value("minimum=7m,maximum=1h")
+    assert digests.policy_of("orders").source == "engine"
+    press(page, "Set policy")
+
+    expect(page.get_by_text(TEXTS["policy-set"])).to_be_visible()
+    assert digests.policy_of("orders").source == "override"
+    desk.close()
+
+
+def test_a_test_record_is_added(page: Page, client: Client, digests: Digests) -> None:
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    press(page, "Add test record")
+
+    expect(page.get_by_text(TEXTS["tested"])).to_be_visible()
+    expect(page.locator("details.opens summary")).to_contain_text("Test record")
+    assert len(digests.peek("orders")) == 1
+
+
 def test_a_preference_is_chosen(page: Page, client: Client, digests: Digests) -> None:
     page.goto(f"{client.url}/timeline?key=orders")
 

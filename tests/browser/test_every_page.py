@@ -1,5 +1,6 @@
 """Every page in the browser: nothing is forbidden or fails, and people can use it in light, in dark, on a phone."""
 
+import re
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,6 +25,7 @@ PAGES = [
     "/timelines?prefix=nothing",
     "/timeline?key=alerts%3Acheckout%2Feu-west-1",
     "/timeline?key=unknown",
+    "/timeline?key=alerts%3Acheckout%2Feu-west-1&minimum=7m&maximum=nonsense",
     "/timeline/delete?key=alerts%3Acheckout%2Feu-west-1",
     "/timeline/off?key=alerts%3Acheckout%2Feu-west-1&cadence=off",
     "/timeline/record?key=alerts%3Acheckout%2Feu-west-1&record=unknown",
@@ -170,6 +172,31 @@ def test_times_are_shown_in_the_zone_of_the_reader(chromium: Browser, service: S
 
     assert "UTC" in (titles["UTC"] or "")
     assert "GMT+9" in (titles["Asia/Tokyo"] or "")
+
+
+def test_times_are_shown_in_the_zone_that_the_reader_chooses(
+    chromium: Browser, service: Service, client: Client
+) -> None:
+    digests = service.digests._digests
+    digests.set_policy("a", "minimum=1h,maximum=2h")
+    digests.add("a", 1)
+    desk = Desk(chromium)
+    page, shown = desk.page, desk.page.locator("time").first
+    page.goto(f"{client.url}/timeline?key=a")
+    choice = page.get_by_label("Zone of the times shown")
+
+    choice.select_option("Asia/Tokyo")
+    expect(shown).to_have_attribute("title", re.compile(r"GMT\+9"))
+    page.goto(f"{client.url}/timelines")
+    expect(shown).to_have_attribute("title", re.compile(r"GMT\+9"))
+    expect(choice).to_have_value("Asia/Tokyo")
+    choice.select_option("UTC")
+    expect(shown).to_have_attribute("title", re.compile("UTC"))
+    choice.select_option("")
+
+    expect(shown).to_have_attribute("title", re.compile("CET|CEST|GMT[+][12]"))
+    assert desk.complaints == []
+    desk.close()
 
 
 def test_curves_are_drawn(desk: Desk, day: str) -> None:

@@ -1,4 +1,4 @@
-// What is live: the stream of events, countdowns, curves, times in the reader's zone, the switch of colours.
+// What is live: the stream of events, countdowns, curves, times in the reader's zone, the switches of colours and zones.
 // Pages work without any of it.
 "use strict";
 (() => {
@@ -8,11 +8,15 @@
 
   // Times
 
-  const long = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-  const short = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  const hours = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-  const seconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  const days = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+  let long, short, hours, seconds, days;
+  const showTimesIn = (timeZone) => {
+    const form = (options) => new Intl.DateTimeFormat(undefined, { ...options, timeZone });
+    long = form({ dateStyle: "medium", timeStyle: "long" });
+    short = form({ dateStyle: "medium", timeStyle: "medium" });
+    hours = form({ hour: "2-digit", minute: "2-digit" });
+    seconds = form({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+    days = form({ day: "numeric", month: "short" });
+  };
 
   const span = (length) => {
     const whole = Math.round(length);
@@ -195,6 +199,25 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => curves.forEach((curve) => curve.repaint()));
   };
 
+  // The switch of zones
+
+  const ZONE = "digestif-zone";
+  const zones = (select) => {
+    const stored = (() => { try { return localStorage.getItem(ZONE); } catch { return null; } })();
+    const known = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
+    select.append(new Option("Local time", ""), ...[...new Set(["UTC", ...known])].map((name) => new Option(name, name)));
+    select.value = stored || "";
+    if (select.selectedIndex < 0) select.value = "";
+    select.hidden = false;
+    showTimesIn(select.value || undefined);
+    select.addEventListener("change", () => {
+      try { localStorage.setItem(ZONE, select.value); } catch { /* lasts until the page is left */ }
+      showTimesIn(select.value || undefined);
+      localise(document);
+      curves.forEach((curve) => curve.repaint());
+    });
+  };
+
   const copyable = (root) => {
     if (!navigator.clipboard) return;
     for (const button of find(".copy[hidden]", root)) {
@@ -238,6 +261,8 @@
   };
 
   const begin = () => {
+    const select = document.getElementById("times");
+    if (select) zones(select); else showTimesIn(undefined);
     localise(document);
     copyable(document);
     tick();
