@@ -13,7 +13,7 @@ from digestif.service.dashboard.messages import TEXTS
 from digestif.service.service import Service
 from digestif.service.settings import Scope
 from tests.browser.chromium import Desk
-from tests.browser.test_every_page import bury
+from tests.browser.test_every_page import barriers, bury
 from tests.service.harness import Client, serving, settings_with, token_of
 
 
@@ -93,6 +93,37 @@ def test_a_policy_is_refused_set_and_removed(client: Client, desk: Desk, digests
     assert digests.policy_of("orders").source == "engine"
 
 
+@pytest.mark.parametrize("has_script", [True, False])
+def test_a_policy_is_written_from_its_parts_and_set(
+    chromium: Browser, client: Client, digests: Digests, has_script: bool
+) -> None:
+    desk = Desk(chromium, java_script_enabled=has_script)
+    page = desk.page
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    page.get_by_text("Write it from its parts").click()
+    page.get_by_label("Shortest time between two digests").fill("7m")
+    page.get_by_label("Longest time between two digests").fill("1h")
+    press(page, "Write the text")
+    expect(page.get_by_label("Policy for this timeline only")).to_have_value("minimum=7m,maximum=1h")
+    assert digests.policy_of("orders").source == "engine"
+    press(page, "Set policy")
+
+    expect(page.get_by_text(TEXTS["policy-set"])).to_be_visible()
+    assert digests.policy_of("orders").source == "override"
+    desk.close()
+
+
+def test_a_test_record_is_added(page: Page, client: Client, digests: Digests) -> None:
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    press(page, "Add test record")
+
+    expect(page.get_by_text(TEXTS["tested"])).to_be_visible()
+    expect(page.locator("details.opens summary")).to_contain_text("Test record")
+    assert len(digests.peek("orders")) == 1
+
+
 def test_a_preference_is_chosen(page: Page, client: Client, digests: Digests) -> None:
     page.goto(f"{client.url}/timeline?key=orders")
 
@@ -132,12 +163,91 @@ def test_a_dead_letter_is_decided(page: Page, client: Client, digests: Digests, 
 
     page.locator("#live a.key").first.click()
     expect(page.get_by_text("mailbox full")).to_be_visible()
-    press(page, button)
+    press(page, "Discard…" if button == "Discard" else button)
+    if button == "Discard":
+        expect(page.get_by_text("This deletes 1 record.")).to_be_visible()
+        assert len(digests.dead_letters()) == 1
+        press(page, "Discard")
 
     expect(page.get_by_text(TEXTS[said])).to_be_visible()
     assert digests.dead_letters() == []
     page.goto(f"{client.url}/status")
     expect(page.get_by_role("row", name="orders")).to_contain_text(button.lower())
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_several_dead_letters_are_discarded_after_a_question(
+    chromium: Browser, client: Client, digests: Digests, has_script: bool
+) -> None:
+    for name in ("orders", "mails", "kept"):
+        bury(digests, name)
+    desk = Desk(chromium, java_script_enabled=has_script)
+    page = desk.page
+    page.goto(f"{client.url}/dead-letters")
+
+    if has_script:
+        page.get_by_label("all on this page").check()
+        page.get_by_role("row", name="kept").get_by_role("checkbox").uncheck()
+    else:
+        for name in ("orders", "mails"):
+            page.get_by_role("row", name=name).get_by_role("checkbox").check()
+    press(page, "Discard…")
+    expect(page.get_by_text("This deletes 2 records in 2 dead letters")).to_be_visible()
+    press(page, "Discard")
+
+    expect(page.get_by_text("Discarded: 2 dead letters")).to_be_visible()
+    assert [letter.timeline for letter in digests.dead_letters()] == ["kept"]
+    desk.close()
+
+
+def test_letters_that_were_not_replayed_are_named(page: Page, client: Client, digests: Digests) -> None:
+    bury(digests, "orders")
+    digests.add("orders", {"title": "next"}, key="n")
+    digests.flush("orders")
+    digests.deliver("orders")
+    page.goto(f"{client.url}/dead-letters")
+
+    page.get_by_label("all on this page").check()
+    press(page, "Replay")
+
+    expect(page.get_by_role("heading", name="Replayed: 1 of 2 dead letters")).to_be_visible()
+    expect(page.get_by_role("row", name="orders")).to_contain_text("unfinished")
+    assert barriers(page) == []
+
+
+def test_a_selection_and_an_open_value_stay_when_the_page_follows(page: Page, client: Client, digests: Digests) -> None:
+    bury(digests, "orders")
+    value = {"title": "Disk almost full", "labels": {"team": "infra", "severity": "critical"}}
+    digests.set_policy("alerts", "first=1h")
+    digests.add("alerts", value, key="a/1")
+    page.goto(f"{client.url}/dead-letters")
+    page.wait_for_selector("#pulse[data-state=on]")
+    page.get_by_role("row", name="orders").get_by_role("checkbox").check()
+    bury(digests, "mails")
+    expect(page.get_by_role("row", name="mails")).to_be_visible()
+    expect(page.get_by_role("row", name="orders").get_by_role("checkbox")).to_be_checked()
+
+    page.goto(f"{client.url}/timeline?key=alerts")
+    page.wait_for_selector("#pulse[data-state=on]")
+    page.locator("details.opens summary").click()
+    digests.add("alerts", 2, key="a/2")
+
+    expect(page.get_by_role("row", name="a/2")).to_be_visible()
+    expect(page.get_by_text('"severity": "critical"', exact=False).last).to_be_visible()
+
+
+def test_a_record_is_followed_to_its_page(page: Page, client: Client, digests: Digests) -> None:
+    digests.add("orders", {"title": "Order 7"}, key="o/7?x=<b>")
+    page.goto(f"{client.url}/timeline?key=orders")
+
+    page.get_by_role("link", name="o/7?x=<b>").click()
+    expect(page.get_by_text("it goes out with the next digest")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("o/7?x=<b>")
+    page.go_back()
+    page.get_by_label("Key of a record").fill("unknown")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_text("No record with this key was seen")).to_be_visible()
 
 
 def test_everything_works_by_keyboard_alone(page: Page, client: Client, digests: Digests) -> None:

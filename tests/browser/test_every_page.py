@@ -1,6 +1,9 @@
 """Every page in the browser: nothing is forbidden or fails, and people can use it in light, in dark, on a phone."""
 
+import re
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -28,13 +31,17 @@ PAGES = [
     "/timelines?only=unhandled",
     "/timeline?key=alerts%3Acheckout%2Feu-west-1",
     "/timeline?key=unknown",
+    "/timeline?key=alerts%3Acheckout%2Feu-west-1&minimum=7m&maximum=nonsense",
     "/timeline/delete?key=alerts%3Acheckout%2Feu-west-1",
     "/timeline/off?key=alerts%3Acheckout%2Feu-west-1&cadence=off",
+    "/timeline/record?key=alerts%3Acheckout%2Feu-west-1&record=unknown",
+    f"/timeline/record?{urlencode({'key': HOSTILE[0], 'record': HOSTILE[0]})}",
     "/digests",
     "/dead-letters",
     "/channels",
     "/workers",
     "/status",
+    "/docs",
 ]
 
 
@@ -90,6 +97,24 @@ def test_lists_with_idle_timelines_and_subjects_have_no_serious_barrier(
     desk.close()
 
 
+@pytest.mark.parametrize("look", [{"color_scheme": "light"}, {"color_scheme": "dark", "viewport": PHONE}], ids=str)
+@pytest.mark.parametrize("path", ["/nowhere", "/dead-letter?id=unknown"])
+def test_an_error_page_has_no_serious_barrier_and_leads_back(
+    chromium: Browser, day: str, path: str, look: dict[str, Any]
+) -> None:
+    desk = Desk(chromium, **look)
+    desk.page.goto(day + path)
+
+    assert barriers(desk.page) == []
+    assert desk.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    desk.page.get_by_role("searchbox").fill("alerts:checkout")
+    desk.page.get_by_role("button", name="Search").click()
+    expect(desk.page.locator("#live a.key").first).to_be_visible()
+    desk.forgive("404")
+    assert desk.complaints == []
+    desk.close()
+
+
 @pytest.mark.parametrize("path", ["/dead-letter", "/login"])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_pages_that_need_something_first_have_no_serious_barrier(
@@ -103,6 +128,10 @@ def test_pages_that_need_something_first_have_no_serious_barrier(
     else:
         desk.page.goto(f"{client.url}/dead-letter?id={bury(service.digests._digests, 'a')}")
         assert barriers(desk.page) == []
+        desk.page.get_by_role("button", name="Discard…").click()
+        expect(desk.page.get_by_role("heading", name="Discard this dead letter?")).to_be_visible()
+        assert barriers(desk.page) == []
+        desk.page.goto("about:blank")
     assert desk.complaints == []
     desk.close()
 
@@ -113,6 +142,18 @@ def test_a_phone_shows_all_of_a_page_without_scrolling_sideways(chromium: Browse
     desk.page.goto(day + path)
 
     assert desk.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    desk.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_phone_shows_which_page_it_is_on(chromium: Browser, day: str, path: str) -> None:
+    desk = Desk(chromium, viewport=PHONE, java_script_enabled=False)
+    desk.page.goto(day + path)
+    tabs = desk.page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link")
+
+    expect(desk.page.locator("nav[aria-label=Pages] a[aria-current]")).to_be_in_viewport(ratio=1)
+    for tab in tabs.all():
+        expect(tab).to_be_in_viewport(ratio=1)
     desk.close()
 
 
@@ -180,6 +221,31 @@ def test_times_are_shown_in_the_zone_of_the_reader(chromium: Browser, service: S
     assert "GMT+9" in (titles["Asia/Tokyo"] or "")
 
 
+def test_times_are_shown_in_the_zone_that_the_reader_chooses(
+    chromium: Browser, service: Service, client: Client
+) -> None:
+    digests = service.digests._digests
+    digests.set_policy("a", "minimum=1h,maximum=2h")
+    digests.add("a", 1)
+    desk = Desk(chromium)
+    page, shown = desk.page, desk.page.locator("time").first
+    page.goto(f"{client.url}/timeline?key=a")
+    choice = page.get_by_label("Zone of the times shown")
+
+    choice.select_option("Asia/Tokyo")
+    expect(shown).to_have_attribute("title", re.compile(r"GMT\+9"))
+    page.goto(f"{client.url}/timelines")
+    expect(shown).to_have_attribute("title", re.compile(r"GMT\+9"))
+    expect(choice).to_have_value("Asia/Tokyo")
+    choice.select_option("UTC")
+    expect(shown).to_have_attribute("title", re.compile("UTC"))
+    choice.select_option("")
+
+    expect(shown).to_have_attribute("title", re.compile("CET|CEST|GMT[+][12]"))
+    assert desk.complaints == []
+    desk.close()
+
+
 def test_curves_are_drawn(desk: Desk, day: str) -> None:
     desk.page.goto(day)
 
@@ -210,6 +276,21 @@ def test_nothing_moves_for_those_who_asked_for_less_motion(chromium: Browser, da
 
     assert desk.page.evaluate("getComputedStyle(document.querySelector('#pulse .dot')).animationName") == "none"
     desk.close()
+
+
+def test_the_description_of_the_api_leads_to_its_parts_and_follows_the_switch_of_colours(desk: Desk, day: str) -> None:
+    page = desk.page
+    page.goto(day)
+    page.get_by_role("link", name="API", exact=True).click()
+
+    page.get_by_role("link", name="GET /v1/ledger").click()
+    expect(page.get_by_role("heading", name="GET /v1/ledger")).to_be_in_viewport()
+    ground = page.evaluate("getComputedStyle(document.querySelector('.panel')).backgroundColor")
+    page.locator("#theme").click()
+    page.locator("#theme").click()
+
+    expect(page.locator("#theme")).to_have_text("Theme: dark")
+    assert page.evaluate("getComputedStyle(document.querySelector('.panel')).backgroundColor") != ground
 
 
 def barriers(page: Page) -> list[str]:

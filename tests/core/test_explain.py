@@ -40,14 +40,14 @@ def test_a_wait_by_the_delays_alone(digests: Digests) -> None:
         "`flush` makes it ready now",
         "a further record moves it by 30 s, at most to 2026-03-02T09:30:00.000Z",
         "a record with a deadline (`within`) pulls it forward",
-        "`set_policy` or `prefer` plans it anew",
+        "`set_policy` or `prefer` reschedules it",
     )
     assert str(why) == (
         "t: waiting with 1 pending, due in 5 min 20 s. 2026-03-02T09:05:00.000Z + 30 s of increment_delay = due "
         "2026-03-02T09:05:30.000Z. Whatever is added, it is due 2026-03-02T09:30:00.000Z at the latest. Its policy is "
         "default, from the engine. `flush` makes it ready now; a further record moves it by 30 s, at most to "
         "2026-03-02T09:30:00.000Z; a record with a deadline (`within`) pulls it forward; `set_policy` or `prefer` "
-        "plans it anew."
+        "reschedules it."
     )
 
 
@@ -401,7 +401,7 @@ def test_a_digest_that_was_put_off_has_not_failed(digests: Digests) -> None:
 
     assert why.outage is None
     assert why.arithmetic == (
-        "an attempt was put off, which counts as no failure; the next one is due 2026-03-02T09:00:07.000Z"
+        "an attempt was put off, which is not counted as a failure; the next one is due 2026-03-02T09:00:07.000Z"
     )
 
 

@@ -101,7 +101,7 @@ class View:
             is_back = outage.next_probe is None
             return f"it {'waited' if is_back else 'waits'} for its channel{before}; its next attempt is"
         if slot.digest is not None and not failed:
-            return "an attempt was put off, which counts as no failure; the next one is"
+            return "an attempt was put off, which is not counted as a failure; the next one is"
         return "an attempt failed; the next one is"
 
     def _wait_for_window(self) -> str:
@@ -234,7 +234,7 @@ class View:
         changes.append("`flush` makes it ready now" + (", whatever its window says" if window is not None else ""))
         if slot.digest is not None or slot.passes:
             return changes
-        return [*changes, *self._by_records(), "`set_policy` or `prefer` plans it anew"]
+        return [*changes, *self._by_records(), "`set_policy` or `prefer` reschedules it"]
 
     def _by_records(self) -> list[str]:
         slot, terms, window = self._slot, self._policy.terms(), self._policy.window

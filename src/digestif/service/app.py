@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 
-from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from digestif.service.api.api import Api
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import answer_of, respond
-from digestif.service.dashboard import pages
+from digestif.service.dashboard.pages import dashboard
 from digestif.service.security.headers import headers_of
 from digestif.service.service import Service
 
@@ -17,10 +16,7 @@ SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 
 def application(service: Service) -> ASGIApp:
     """The application of a service."""
-    dashboard = Starlette(routes=pages.routes(service))
-    dashboard.router.redirect_slashes = False  # they would name the scheme of the proxy's connection, not the client's
-    dashboard.state.service = service
-    return Application(service, dashboard)
+    return Application(service, dashboard(service))
 
 
 class Application:

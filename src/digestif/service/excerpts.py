@@ -6,24 +6,30 @@ of the engine, record by record, because a single call into C does not let the e
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from digestif.channels.base import Message
 from digestif.core.capacity import Stored
-from digestif.core.records import Record
+from digestif.core.records import DeadLetter, Record
 from digestif.digests import Digests
 from digestif.service.api.shapes import RecordAnswer
-from digestif.service.dashboard.rendering import shown_value
+from digestif.service.dashboard.rendering import cut, one_line
 from digestif.service.service import Service
 from digestif.stores.codec import Sealer, read_timestamp
+from digestif.stores.reader import Part
 
 T = TypeVar("T")
 
 ANSWER_BYTES = 8 << 20  # of values in one answer; a single record is always shown
 PREVIEW_BYTES = 64 << 20  # of decoded values in a preview
-LONG_VALUE = 1024  # bytes of a value of which a page shows the beginning of its text
+LONG_VALUE = 1024  # bytes of a JSON value from which it is not decoded for a page
+FITS = 60  # characters of a value that need not be opened: one line shows them
+OPENED = 2_000  # characters of an opened value in a list
+MOST_OPENED = 256 * 1024  # the same on the page of a record
+FORMATTED = 32 * 1024  # bytes of JSON that are formatted: each of them may become an indented line
+LETTER_RECORDS = 100  # of a dead letter, among which a record is looked for
 SIDE_BY_SIDE = 4  # reads of records: each may hold ANSWER_BYTES two or three times
 
 _encode = msgspec.json.Encoder().encode
@@ -86,37 +92,83 @@ def _consumed(records: list[Stored]) -> Iterable[Stored]:
         yield records.pop()
 
 
-def peek_at(digests: Digests, timeline: str, limit: int) -> list[Record]:
+class ShownRecord(NamedTuple):
+    """A record on a page: its value on one line, and `opened` where one line does not show all of it."""
+
+    key: str
+    timestamp: float
+    line: str
+    opened: str | None  # over several lines
+    is_whole: bool  # `opened` has all of the value
+
+
+def peek_at(digests: Digests, timeline: str, limit: int) -> list[ShownRecord]:
     """Read the records that the next digest would carry, for a page: long values are shortened."""
     return _shortened(digests._peek_stored(timeline, limit, room=ANSWER_BYTES).records, digests._sealer)
 
 
-def dead_records_at(digests: Digests, letter_id: str, limit: int) -> list[Record]:
+def dead_records_at(digests: Digests, letter_id: str, limit: int) -> list[ShownRecord]:
     """Read the records of a dead letter, for a page: long values are shortened."""
     return _shortened(digests._dead_stored(letter_id, limit, room=ANSWER_BYTES), digests._sealer)
 
 
-def _shortened(records: Sequence[Stored], sealer: Sealer) -> list[Record]:
+def _shortened(records: Sequence[Stored], sealer: Sealer, *, most: int = OPENED) -> list[ShownRecord]:
     found = []
     for record in records:
         try:
-            value = _beginning(record.payload, sealer)
+            found.append(_shown(record, sealer, most))
         except ValueError:
             continue
-        found.append(Record(record.key, value, read_timestamp(record)))
     return found
 
 
-def _beginning(payload: bytes | None, sealer: Sealer) -> Any:
-    """Decode a stored value; of a long one, return the beginning of its text."""
-    text = sealer.json_text(payload)
-    if text is None:
-        return shown_value(sealer.unseal(payload))
-    if len(text) <= LONG_VALUE:
-        return sealer.unseal(payload)
-    if text.startswith(b'"'):
-        return str(sealer.unseal(payload))[:LONG_VALUE]
-    return text[:LONG_VALUE].decode(errors="ignore")
+def _shown(record: Stored, sealer: Sealer, most: int) -> ShownRecord:
+    """Show a value: all of its text that fits in `most` characters, formatted if it is JSON and not too long for that.
+
+    JSON is formatted without being decoded. ValueError says why the value can't be read.
+    """
+    text = sealer.json_text(record.payload)
+    if text is None or text.startswith(b'"') or len(text) <= LONG_VALUE:
+        line = one_line(sealer.unseal(record.payload))
+    else:
+        line = text.decode()
+    is_json = text is not None and text.startswith((b"{", b"["))
+    opened = _formatted(text) if text is not None and is_json and len(text) <= FORMATTED else line
+    fits = len(line) <= FITS and "\n" not in line
+    return ShownRecord(
+        record.key, read_timestamp(record), cut(line), None if fits else opened[:most], is_whole=len(opened) <= most
+    )
+
+
+def _formatted(text: bytes) -> str:
+    try:
+        return msgspec.json.format(text, indent=2).decode()
+    except RecursionError:  # it comes from a release that did not bound how deep values are
+        return text.decode()
+
+
+class Version(NamedTuple):
+    """A version of a record whose value is stored, and where."""
+
+    place: Part | DeadLetter
+    record: ShownRecord
+
+
+def versions_of(digests: Digests, timeline: str, record_key: str) -> list[Version]:
+    """Read the stored versions of a record, for its own page: pending, in a digest, in the latest dead letter with it.
+
+    Of a large dead letter only the newest records are read.
+    """
+    stored: list[tuple[Part | DeadLetter, Stored]] = [*digests.store.find(timeline, record_key).items()]
+    letter = digests.store.letter_with(timeline, record_key)
+    if letter is not None:
+        records = digests._dead_stored(letter.id, LETTER_RECORDS, room=ANSWER_BYTES)
+        stored += [(letter, record) for record in records if record.key == record_key]
+    return [
+        Version(place, shown)
+        for place, record in stored
+        for shown in _shortened([record], digests._sealer, most=MOST_OPENED)
+    ]
 
 
 class LargePreview(Exception):

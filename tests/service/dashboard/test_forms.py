@@ -1,18 +1,25 @@
 """Forms change what they say, once, and only if a page of ours has sent them. The audit log keeps who did it."""
 
 import asyncio
+import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from digestif import Digests
+from digestif import Digests, Policy
 from digestif.core.verdicts import DeliveryFailed
-from digestif.service.dashboard.actions import ON_DEAD_LETTERS, ON_TIMELINES
+from digestif.errors import ConfigError
+from digestif.service.dashboard.actions import ON_TIMELINES
+from digestif.service.dashboard.decisions import GONE, ON_DEAD_LETTERS
 from digestif.service.dashboard.messages import TEXTS, text_of
 from digestif.service.security.audit import audit_entries
 from digestif.service.service import Service
+from digestif.service.settings import Limits
 from tests.service.dashboard.visitor import Visitor
+from tests.service.harness import serving, settings_with
 
 ACTIONS = [*ON_TIMELINES, *ON_DEAD_LETTERS]
 
@@ -25,13 +32,15 @@ def digests(service: Service) -> Digests:
 def bury(digests: Digests, timeline: str) -> str:
     """Make a dead letter."""
 
-    @digests.handler(timeline)
     def refuse(digest: Any) -> None:
         raise DeliveryFailed("mailbox full", retry=False)
 
+    with suppress(ConfigError):  # it has this handler already
+        digests.handler(timeline)(refuse)
     digests.add(timeline, {"title": "lost"}, key="r")
+    digests.flush(timeline)
     digests.deliver(timeline)
-    return digests.dead_letters(timeline)[0].id
+    return digests.dead_letters(timeline)[-1].id
 
 
 def audit(service: Service) -> list[tuple[str, str, str | None, str | None]]:
@@ -45,7 +54,7 @@ def test_a_form_without_the_token_of_its_session_changes_nothing(visitor: Visito
     letter = bury(digests, "a")
     digests.add("b", 1, key="r")
     before = (digests.ledger(), digests.timeline("b"), digests.dead_letters())
-    fields = {"key": "b", "record": "r", "id": letter, "policy": "minimum=1m", "cadence": "off"}
+    fields = {"key": "b", "record": "r", "id": letter, "policy": "minimum=1m", "cadence": "off", "confirmed": "yes"}
 
     assert visitor.post(path, {**fields, "form_token": ""}).status == 403
     assert visitor.post(path, {**fields, "form_token": "x" * 43}).status == 403
@@ -102,6 +111,67 @@ def test_pausing_flushing_and_resuming_say_what_happened(visitor: Visitor, diges
         ("local", "resume", "a", None),
         ("local", "pause", "a", None),
     ]
+
+
+def test_a_test_record_is_added_and_named_as_one(visitor: Visitor, digests: Digests, service: Service) -> None:
+    visitor.page("/timeline?key=any")
+
+    visitor.post("/timeline/test", {"key": "mail:ada"})
+
+    [record] = digests.peek("mail:ada")
+    assert record.value["title"] == "Test record"
+    assert TEXTS["tested"] in visitor.page("/timeline?key=mail%3Aada")
+    assert audit(service) == [("local", "test record", "mail:ada", None)]
+    digests.prefer("off", "off")
+    visitor.post("/timeline/test", {"key": "off"})
+    assert TEXTS["not-tested"] in visitor.page("/timeline?key=off")
+    assert digests.ledger().declined == 0
+
+
+def test_a_test_record_makes_no_timeline_beyond_the_limit() -> None:
+    with serving(settings=settings_with(limits=Limits(timelines=1))) as (client, service):
+        service.digests._digests.add("a", 1)
+        visitor = Visitor(client)
+        visitor.page("/timeline?key=b")
+
+        reply = visitor.post("/timeline/test", {"key": "b"})
+
+        assert reply.status == 507
+        assert b"as many timelines as are allowed" in reply.body
+        assert visitor.post("/timeline/test", {"key": "a"}).status == 303
+        assert [timeline.key for timeline in service.digests._digests.timelines()] == ["a"]
+
+
+def test_the_text_of_a_policy_is_written_from_its_parts_and_changes_nothing_before_it_is_set(
+    visitor: Visitor, digests: Digests
+) -> None:
+    parts = {"key": "a", "minimum": "7m", "increment": " 30s ", "maximum": "1h", "first": "", "quiet": ""}
+
+    page = visitor.page("/timeline?" + urlencode(parts))
+    text = "minimum=7m,increment=30s,maximum=1h"
+
+    assert f'value="{text}"' in page
+    assert "This means: 7 min after the last digest, 30 s later for each record, at most 1 h." in page
+    assert digests.policy_of("a").source == "engine"
+    visitor.post("/timeline/policy", {"key": "a", "policy": text})
+    assert digests.policy_of("a").policy == Policy.parse(text)
+
+
+def test_times_come_first_in_the_text_of_a_policy(visitor: Visitor) -> None:
+    parts = {"key": "a", "max_records": "100", "times": "daily@09:00 Europe/Berlin"}
+
+    assert 'value="daily@09:00 Europe/Berlin,max_records=100"' in visitor.page("/timeline?" + urlencode(parts))
+
+
+def test_wrong_parts_of_a_policy_are_named_and_stay_in_their_fields(visitor: Visitor) -> None:
+    raw = visitor.get("/timeline?" + urlencode({"key": "a", "minimum": "10m<b>", "maximum": "5m"})).body.decode()
+
+    assert 'role="alert"' in raw
+    assert (
+        'name="minimum" maxlength="200" autocomplete="off" spellcheck="false" placeholder="5m" value="10m&lt;b&gt;"'
+        in raw
+    )
+    assert "<b>" not in raw[raw.index('role="alert"') : raw.index('id="policy-parts"')]
 
 
 def test_a_record_is_retracted_and_a_timeline_deleted(visitor: Visitor, digests: Digests, service: Service) -> None:
@@ -209,7 +279,10 @@ def test_dead_letters_are_replayed_requeued_and_discarded(visitor: Visitor, dige
 
     visitor.post("/dead-letter/replay", {"id": first})
     visitor.post("/dead-letter/requeue", {"id": second})
-    visitor.post("/dead-letter/discard", {"id": third})
+    asked = visitor.post("/dead-letter/discard", {"id": third})
+    assert [letter.id for letter in digests.dead_letters()] == [third]
+    assert b"<b>1 record</b>" in asked.body
+    visitor.post("/dead-letter/discard", {"id": third, "confirmed": "yes"})
 
     assert digests.dead_letters() == []
     assert digests.timeline("a").in_digest == 1
@@ -221,6 +294,102 @@ def test_dead_letters_are_replayed_requeued_and_discarded(visitor: Visitor, dige
         ("replay", "a", first),
     ]
     assert visitor.post("/dead-letter/replay", {"id": first}).status == 404
+
+
+def test_several_dead_letters_are_decided_in_one_step(visitor: Visitor, digests: Digests, service: Service) -> None:
+    letters = [bury(digests, name) for name in "abcdef"]
+    page = visitor.page("/dead-letters")
+    assert re.findall(r'<input type="checkbox" name="id" value="(\w+)"', page) == letters
+
+    replayed = visitor.post("/dead-letter/replay", [("id", letters[0]), ("id", letters[1])])
+    requeued = visitor.post("/dead-letter/requeue", [("id", letters[2]), ("id", letters[3])])
+    assert (replayed.status, requeued.status) == (303, 303)
+    visitor.post("/dead-letter/discard", [("id", letters[4]), ("id", letters[5]), ("confirmed", "yes")])
+    said = visitor.page("/dead-letters")
+
+    assert "Discarded: 2 dead letters. Their records are deleted." in said
+    assert digests.dead_letters() == []
+    assert [digests.timeline(name).in_digest for name in "ab"] == [1, 1]
+    assert [digests.timeline(name).pending for name in "cd"] == [1, 1]
+    assert digests.ledger().deleted == 2
+    assert sorted(audit(service)) == sorted(
+        ("local", what, timeline, letter)
+        for what, timeline, letter in zip(
+            ["replay", "replay", "requeue", "requeue", "discard", "discard"], "abcdef", letters, strict=True
+        )
+    )
+
+
+def test_letters_that_can_not_be_decided_are_named_with_the_reason_and_the_others_go_on(
+    visitor: Visitor, digests: Digests, service: Service
+) -> None:
+    first, second = bury(digests, "a"), bury(digests, "a")
+    other = bury(digests, "b")
+    gone = bury(digests, "c")
+    visitor.page("/dead-letters")
+    digests.discard(gone)
+
+    reply = visitor.post("/dead-letter/replay", [("id", each) for each in (first, second, gone, other)])
+    again = visitor.post("/dead-letter/replay", [("id", second), ("id", gone)])
+
+    page = reply.body.decode()
+    assert reply.status == 200
+    assert "Replayed: 2 of 4 dead letters" in page
+    assert f"/dead-letter?id={second}" in page
+    assert "unfinished" in page
+    assert GONE in page
+    assert (again.status, [letter.id for letter in digests.dead_letters()]) == (409, [second])
+    assert [entry[1:] for entry in audit(service)] == [("replay", "b", other), ("replay", "a", first)]
+
+
+def test_what_may_have_gone_out_is_requeued_with_others_only_if_that_is_chosen(
+    visitor: Visitor, digests: Digests
+) -> None:
+    @digests.handler("doubtful")
+    def refuse(digest: Any) -> None:
+        raise DeliveryFailed("connection lost", retry=False, unknown=True)
+
+    digests.add("doubtful", 1, key="r")
+    digests.deliver("doubtful")
+    [doubtful] = [letter.id for letter in digests.dead_letters()]
+    letters = [("id", bury(digests, "a")), ("id", doubtful)]
+    visitor.page("/dead-letters")
+
+    without = visitor.post("/dead-letter/requeue", letters).body.decode()
+    left = [letter.id for letter in digests.dead_letters()]
+    visitor.post("/dead-letter/requeue", [("id", doubtful), ("id", bury(digests, "b")), ("force", "yes")])
+
+    assert "Requeued: 1 of 2 dead letters" in without
+    assert "may have gone out" in without
+    assert left == [doubtful]
+    assert digests.dead_letters() == []
+
+
+def test_discarding_asks_first_and_says_how_many_letters_and_records_go(visitor: Visitor, digests: Digests) -> None:
+    digests.add_many([("a", number) for number in range(4)])
+    letters = [("id", bury(digests, "a")), ("id", bury(digests, "b"))]
+    visitor.page("/dead-letters")
+
+    question = visitor.post("/dead-letter/discard", letters).body.decode()
+
+    assert "<b>6 records</b> in <b>2 dead letters</b>" in question
+    assert all(f'name="id" value="{letter}"' in question for _, letter in letters)
+    assert len(digests.dead_letters()) == 2
+    visitor.post("/dead-letter/discard", [*letters, ("confirmed", "yes")])
+    said = visitor.page("/dead-letters")
+    assert digests.ledger().deleted == 6
+    assert "reschedul" not in said
+
+
+def test_a_decision_returns_to_the_list_it_was_made_in(visitor: Visitor, digests: Digests) -> None:
+    letters = [("id", bury(digests, "a&b")), ("id", bury(digests, "a&b")), ("timeline", "a&b")]
+    assert 'name="timeline" value="a&b"' in visitor.page("/dead-letters?timeline=a%26b")
+
+    nothing = visitor.post("/dead-letter/requeue", [("timeline", "a&b")])
+    done = visitor.post("/dead-letter/requeue", letters)
+
+    assert [nothing.headers["location"], done.headers["location"]] == ["/dead-letters?timeline=a%26b"] * 2
+    assert "Requeued: 2 dead letters" in visitor.page("/dead-letters")
 
 
 @pytest.mark.parametrize("doubt", [{"unknown": True}, {"lapses": 1}, {"served": ("ada",)}], ids=str)
@@ -252,4 +421,4 @@ def test_a_form_that_is_too_large_or_unreadable_is_refused(visitor: Visitor) -> 
     visitor.page("/timeline?key=any")
 
     assert visitor.post("/timeline/flush", {"key": "a" * 70_000}).status == 413
-    assert visitor.post("/timeline/flush", {str(number): "" for number in range(50)}).status == 400
+    assert visitor.post("/timeline/flush", {str(number): "" for number in range(100)}).status == 400

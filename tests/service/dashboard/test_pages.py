@@ -209,7 +209,7 @@ def test_a_service_whose_token_may_only_read_shows_no_buttons_and_refuses_action
 
         page = visitor.page("/timeline?key=a")
 
-        assert 'action="/timeline' not in page
+        assert 'method="post" action="/timeline' not in page
         assert visitor.post("/timeline/delete", {"key": "a"}).status == 403
         assert digests_of(service).timeline("a").pending == 1
 
@@ -354,3 +354,66 @@ def test_an_address_with_a_slash_behind_it_leads_to_its_page_whatever_the_proxy_
             assert (reply.status, reply.headers["location"]) == (307, place)
         for path in ("//evil.example/", "/\\evil.example/", "/evil/", "/timeline/flush/"):
             assert visitor.get(path).status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/nowhere", 404), ("/evil/", 404), ("/dead-letter?id=x", 404), ("/timeline?key=", 422)]
+)
+def test_an_error_page_leads_back_to_the_pages_and_to_the_search(visitor: Visitor, path: str, status: int) -> None:
+    reply = visitor.get(path)
+    page = reply.body.decode()
+
+    assert reply.status == status
+    assert reply.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    main = page[page.index("<main") :]
+    assert re.findall(r'class="button" href="([^"]*)"', main) == ["/", "/timelines"]
+    assert 'role="search" action="/timelines"' in main
+    assert f"<small>{status}</small>" in main
+    assert '<nav aria-label="Pages">' in page
+
+
+def test_a_request_that_a_page_does_not_take_gets_a_page_too(visitor: Visitor) -> None:
+    reply = visitor.post("/timelines", {})
+
+    assert reply.status == 405
+    assert b"This address takes no such request" in reply.body
+
+
+def test_an_error_page_names_no_pages_to_those_who_are_not_logged_in_or_reach_less() -> None:
+    text, token = token_of("team", Scope.READ, prefix="team:")
+    with serving(settings=settings_with(token)) as (client, _):
+        stranger, visitor = Visitor(client), Visitor(client)
+        visitor.log_in(text)
+
+        before, refused = stranger.get("/nowhere"), visitor.get("/channels")
+
+    assert before.status == 404
+    assert b'href="/login"' in before.body
+    assert b'href="/status"' not in before.body
+    assert refused.status == 403
+    assert b'class="button" href="/timelines"' in refused.body
+    assert b'href="/status"' not in refused.body
+
+
+def test_a_page_that_fails_unexpectedly_leads_back_and_shows_nothing_of_the_error(
+    visitor: Visitor, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("hunter2")
+
+    visitor.page("/timelines")
+    monkeypatch.setattr(service.digests.store, "ledger", fail)
+
+    reply = visitor.get("/status")
+
+    assert reply.status == 500
+    assert b"hunter2" not in reply.body
+    assert re.findall(rb'class="button" href="([^"]*)"', reply.body) == [b"/", b"/timelines"]
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+
+
+def test_paths_of_the_api_that_lead_nowhere_are_answered_with_problems(client: Client) -> None:
+    reply = client.get("/v1/nowhere")
+
+    assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")

@@ -1,7 +1,7 @@
 """A visitor of the dashboard without a browser: keeps cookies, and sends forms as a browser does."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import unescape
 from http.cookies import SimpleCookie
 from urllib.parse import urlencode
@@ -29,9 +29,12 @@ class Visitor:
         assert reply.status == 200, (path, reply.status, reply.body[:300])
         return unescape(reply.body.decode())
 
-    def post(self, path: str, fields: Mapping[str, str] | None = None, /, **headers: str) -> Reply:
-        """Send a form with the token of the page that was seen last."""
-        body = urlencode({"form_token": self.form_token, **(fields or {})}).encode()
+    def post(self, path: str, fields: Mapping[str, str] | Sequence[tuple[str, str]] = (), /, **headers: str) -> Reply:
+        """Send a form with the token of the page that was seen last, unless the fields have one."""
+        pairs = [*(fields.items() if isinstance(fields, Mapping) else fields)]
+        if "form_token" not in dict(pairs):
+            pairs.append(("form_token", self.form_token))
+        body = urlencode(pairs).encode()
         own = {"content-type": FORM, "origin": self.origin, "sec-fetch-site": "same-origin"}
         return self._send(
             "POST", path, body, {**own, **{name.replace("_", "-"): text for name, text in headers.items()}}

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from digestif.service.api.docs_page import page, policy
+from digestif.service.api.docs_page import POLICY, page
 from digestif.service.api.openapi import describe
 from digestif.service.api.requests import Answer, Request, answer
 
@@ -30,5 +30,5 @@ def _page() -> Answer:
         200,
         page(ROUTES).encode(),
         b"text/html; charset=utf-8",
-        ((b"content-security-policy", policy().encode()), (b"referrer-policy", b"no-referrer")),
+        ((b"content-security-policy", POLICY.encode()), (b"referrer-policy", b"no-referrer")),
     )

@@ -1,79 +1,92 @@
-"""The page at /docs: the description of the API for people, without a script and without anything from elsewhere."""
+"""The page at /docs: the description of the API for people, which looks like the dashboard and loads nothing else."""
 
-import base64
-import hashlib
 import json
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from digestif.service.api.openapi import describe
 from digestif.service.api.routes import Route
+from digestif.service.dashboard.rendering import rendered
 
-STYLE = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-code, pre { font: 0.9em/1.45 ui-monospace, monospace; }
-pre { overflow-x: auto; padding: 0.75rem; border: 1px solid #8886; border-radius: 4px; }
-section { border-top: 1px solid #8886; padding: 0.5rem 0 1rem; }
-h2 { font-size: 1.05rem; overflow-wrap: anywhere; }
-.method { display: inline-block; min-width: 4.5rem; }
-table { border-collapse: collapse; } td, th { text-align: left; padding: 0.15rem 1rem 0.15rem 0; vertical-align: top; }
-"""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
 
 
-def policy() -> str:
-    """The Content-Security-Policy of the page: its own style and nothing else."""
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
+class Content(Struct, frozen=True):
+    """A kind of body, and the type of what is in it: its text, and its name if the page describes it."""
+
+    kind: str
+    shown: str
+    type_name: str | None
+
+
+class Reply(Struct, frozen=True):
+    """An answer of an operation."""
+
+    status: str
+    phrase: str
+    contents: Sequence[Content]
+
+
+class Operation(Struct, frozen=True):
+    """An operation, with its good answers before its errors."""
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    scope: str | None
+    parameters: Sequence[tuple[str, str]]
+    bodies: Sequence[Content]
+    answers: Sequence[Reply]
+    errors: Sequence[Reply]
 
 
 def page(routes: Sequence[Route]) -> str:
     document = describe(routes)
-    sections = "\n".join(_section(route, document) for route in routes)
-    schemas = "\n".join(_schema(name, kind) for name, kind in sorted(document["components"]["schemas"].items()))
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Digestif: HTTP API</title><style>{STYLE}</style></head>
-<body><main><h1>Digestif: HTTP API</h1><p>{escape(document["info"]["description"])}
-The same as a document: <a href="/v1/openapi.json">/v1/openapi.json</a>.</p>
-{sections}
-<h1>Types</h1>
-{schemas}
-</main></body></html>
-"""
-
-
-def _section(route: Route, document: dict[str, Any]) -> str:
-    operation = document["paths"][route.path][route.method.lower()]
-    scope = "no token" if route.scope is None else f"scope {route.scope}"
-    rows = [_row(each["name"], f"{each['in']}, {_shown(each['schema'])}") for each in operation["parameters"]]
-    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-        rows.append(_row("body", f"{kind}: {_shown(content['schema'])}"))
-    for status, answer in operation["responses"].items():
-        kinds = [f"{kind}: {_shown(content['schema'])}" for kind, content in answer["content"].items()]
-        rows.append(_row(status, f"{answer['description']}; {'; '.join(kinds)}"))
-    return (
-        f'<section id="{operation["operationId"]}"><h2><span class="method">{route.method}</span> '
-        f"<code>{escape(route.path)}</code></h2><p>{escape(route.summary)} ({scope}).</p>"
-        f"<table>{''.join(rows)}</table></section>"
+    schemas = sorted(document["components"]["schemas"].items())
+    return rendered(
+        "docs.html",
+        description=document["info"]["description"],
+        operations=[_operation(route, document) for route in routes],
+        types=[(name, json.dumps(kind, indent=2, ensure_ascii=False)) for name, kind in schemas],
     )
 
 
-def _row(name: str, text: str) -> str:
-    return f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>"
+def _operation(route: Route, document: Mapping[str, Any]) -> Operation:
+    described = document["paths"][route.path][route.method.lower()]
+    replies = [
+        Reply(status, answer["description"], _contents(answer["content"]))
+        for status, answer in sorted(described["responses"].items())
+    ]
+    return Operation(
+        id=described["operationId"],
+        method=route.method,
+        path=route.path,
+        summary=route.summary,
+        scope=None if route.scope is None else str(route.scope),
+        parameters=[
+            (each["name"], f"{each['in']}, {_content('', each['schema']).shown}") for each in described["parameters"]
+        ],
+        bodies=_contents(described.get("requestBody", {}).get("content", {})),
+        answers=[reply for reply in replies if reply.status < "400"],
+        errors=[reply for reply in replies if reply.status >= "400"],
+    )
 
 
-def _shown(schema: dict[str, Any]) -> str:
+def _contents(found: Mapping[str, Any]) -> list[Content]:
+    return [_content(kind, content["schema"]) for kind, content in found.items()]
+
+
+def _content(kind: str, schema: Mapping[str, Any]) -> Content:
     if "$ref" in schema:
-        return str(schema["$ref"]).rsplit("/", 1)[1]
+        name = str(schema["$ref"]).rsplit("/", 1)[1]
+        return Content(kind, name, name)
     if schema.get("type") == "array":
-        return f"list of {_shown(schema.get('items', {}))}"
-    return str(schema.get("type", "any"))
-
-
-def _schema(name: str, kind: dict[str, Any]) -> str:
-    text = json.dumps(kind, indent=2, ensure_ascii=False)
-    return f'<section id="type-{escape(name)}"><h2>{escape(name)}</h2><pre>{escape(text)}</pre></section>'
+        item = _content(kind, schema.get("items", {}))
+        return Content(kind, f"list of {item.shown}", item.type_name)
+    return Content(kind, str(schema.get("type", "any")), None)

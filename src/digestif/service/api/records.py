@@ -1,7 +1,7 @@
 """Endpoints that add records: one, or many with an answer for each."""
 
 from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from typing import Any
 
@@ -105,10 +105,7 @@ async def _read(request: Request, body: bytes, form: Form, timeline: str = "") -
 
 
 def _room(request: Request, timelines: Collection[str]) -> AbstractAsyncContextManager[None]:
-    """Room for these timelines while records are added, if their number is limited."""
-    if not request.service.settings.limits.timelines:
-        return nullcontext()
-    return request.service.part(Rooms).of(request.principal.prefix).reserved(timelines)
+    return request.service.part(Rooms).reserved(request.principal.prefix, timelines)
 
 
 def key_of(seed: str, index: int) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 from digestif.clock import monotonic
@@ -25,6 +25,12 @@ class Rooms:
         if prefix not in self._rooms:
             self._rooms[prefix] = Room(self._service, prefix)
         return self._rooms[prefix]
+
+    def reserved(self, prefix: str, timelines: Collection[str]) -> AbstractAsyncContextManager[None]:
+        """Keep room for these timelines while records are added, if their number is limited."""
+        if not self._service.settings.limits.timelines:
+            return nullcontext()
+        return self.of(prefix).reserved(timelines)
 
 
 class Room:

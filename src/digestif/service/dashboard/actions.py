@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 from starlette.responses import RedirectResponse, Response
 
 from digestif.core.cadences import Off
-from digestif.core.records import DeadLetter
 from digestif.errors import DigestifError, StoreError
-from digestif.service.api.problems import problem_of
-from digestif.service.dashboard import deliveries
+from digestif.service.api.problems import Problem, problem_of
+from digestif.service.api.room import Rooms
 from digestif.service.dashboard.messages import counted, has_changed
 from digestif.service.dashboard.timelines import asked_timeline, deleted_by_off, show
 from digestif.service.dashboard.visits import Answer, Visit
@@ -19,8 +18,9 @@ from digestif.service.waits import to_its_end
 
 T = TypeVar("T")
 
+TEST_RECORD = {"title": "Test record", "text": "Added on the dashboard to see how a digest arrives."}
+
 Deed = Callable[[Visit, str], Coroutine[Any, Any, str]]  # returns the name of the message
-LetterDeed = Callable[[Visit, DeadLetter], Coroutine[Any, Any, bool]]
 
 
 async def _flush(visit: Visit, key: str) -> str:
@@ -37,6 +37,14 @@ async def _resume(visit: Visit, key: str) -> str:
 
 async def _retract(visit: Visit, key: str) -> str:
     return "retracted" if await visit.digests.retract(key, visit.asked("record")) else "not-retracted"
+
+
+async def _add_test_record(visit: Visit, key: str) -> str:
+    if (await visit.digests.timeline(key)).off:
+        return "not-tested"
+    async with visit.service.part(Rooms).reserved(visit.reader.prefix, [key]):
+        await visit.digests.accept(key, TEST_RECORD)
+    return "tested"
 
 
 async def _delete(visit: Visit, key: str) -> str:
@@ -83,11 +91,11 @@ def _on_timeline(name: str, deed: Deed, subject: Callable[[Visit], str | None] =
         key = asked_timeline(visit)
         try:
             kept = subject(visit)
-            said = await _noted(deed(visit, key), visit, name, key, kept, is_change=has_changed)
+            said = await noted_for(visit, deed(visit, key), name, key, kept, is_change=has_changed)
         except StoreError:
             raise
-        except DigestifError as error:
-            problem = problem_of(error)
+        except (DigestifError, Problem) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
             return await show(visit, key, problem=problem.detail, status=problem.status)
         place = "/timelines" if said == "deleted" else "/timeline?" + urlencode({"key": key})
         return visit.went_to(place, said)
@@ -104,36 +112,9 @@ async def _set_preference(visit: Visit) -> Response:
     return await _on_timeline("prefer", _prefer, _preference)(visit)
 
 
-async def _replay(visit: Visit, letter: DeadLetter) -> bool:
-    return bool(await visit.digests.replay(letter.id))
-
-
-async def _requeue(visit: Visit, letter: DeadLetter) -> bool:
-    return bool(await visit.digests.requeue(letter.id, force=visit.asked("force") == "yes"))
-
-
-async def _discard(visit: Visit, letter: DeadLetter) -> bool:
-    return bool(await visit.digests.discard(letter.id))
-
-
-def _on_letter(name: str, deed: LetterDeed, said: str) -> Answer:
-    async def answer(visit: Visit) -> Response:
-        letter = await deliveries.asked_letter(visit)
-        try:
-            is_done = await _noted(deed(visit, letter), visit, name, letter.timeline, letter.id, is_change=bool)
-        except StoreError:
-            raise
-        except DigestifError as error:
-            problem = problem_of(error)
-            return await deliveries.show_letter(visit, letter, problem=problem.detail, status=problem.status)
-        return visit.went_to("/dead-letters", said if is_done else "not-there")
-
-    return answer
-
-
-async def _noted(
-    deed: Coroutine[Any, Any, T],
+async def noted_for(
     visit: Visit,
+    deed: Coroutine[Any, Any, T],
     what: str,
     timeline: str,
     subject: str | None,
@@ -153,13 +134,9 @@ ON_TIMELINES = {
     "/timeline/pause": _on_timeline("pause", _pause),
     "/timeline/resume": _on_timeline("resume", _resume),
     "/timeline/retract": _on_timeline("retract", _retract, _record),
+    "/timeline/test": _on_timeline("test record", _add_test_record),
     "/timeline/delete": _on_timeline("delete", _delete),
     "/timeline/policy": _on_timeline("set policy", _set_policy, _policy),
     "/timeline/clear-policy": _on_timeline("clear policy", _clear_policy),
     "/timeline/preference": _set_preference,
-}
-ON_DEAD_LETTERS = {
-    "/dead-letter/replay": _on_letter("replay", _replay, "replayed"),
-    "/dead-letter/requeue": _on_letter("requeue", _requeue, "requeued"),
-    "/dead-letter/discard": _on_letter("discard", _discard, "discarded"),
 }

@@ -11,6 +11,7 @@ from msgspec import Struct
 from digestif.core.explain import Explanation
 from digestif.core.records import HistoryEntry, Outcome, Record, State
 from digestif.ids import time_of
+from digestif.service.excerpts import ShownRecord
 
 DELIVERIES = 40  # that are drawn
 ROOM = 0.03  # of the width, left and right
@@ -60,7 +61,9 @@ class Life(Struct, frozen=True, kw_only=True):
         return not self.dots and not self.bars and self.due is None
 
 
-def life(records: Sequence[Record], history: Iterable[HistoryEntry], explanation: Explanation, *, now: float) -> Life:
+def life(
+    records: Sequence[Record | ShownRecord], history: Iterable[HistoryEntry], explanation: Explanation, *, now: float
+) -> Life:
     """Draw a timeline from its pending records, its latest digests, and its explanation."""
     ended = sorted(history, key=lambda entry: entry.ended)[-DELIVERIES:]
     arrivals = [*_delivered(ended), *((record.timestamp, record.key, True) for record in records)]

@@ -11,6 +11,8 @@ TEXTS = {
     "not-resumed": "Nothing was changed: it was not paused.",
     "retracted": "The record was retracted: it will not be delivered.",
     "not-retracted": "Nothing was changed: there is no such pending record. It may have been delivered already.",
+    "tested": "A test record was added: it goes out with the next digest.",
+    "not-tested": "Nothing was changed: the timeline is switched off, so it accepts no record.",
     "deleted": "The timeline was deleted, with its records, dead letters and history.",
     "not-deleted": "Nothing was changed: there was nothing to delete.",
     "policy-set": "The policy is in force in every process, and pending records were rescheduled.",
@@ -20,7 +22,11 @@ TEXTS = {
     "switched-off": "Switched off. Records deleted: {count}. New records are declined until another cadence is chosen.",
     "replayed": "Replayed: the dead letter is the next digest of its timeline.",
     "requeued": "Requeued: its records go out with the next digest of their timeline.",
-    "discarded": "Discarded: its records count as deleted.",
+    "discarded": "Discarded: its records are deleted.",
+    "letters-replayed": "Replayed: {count} dead letters. Each is the next digest of its timeline.",
+    "letters-requeued": "Requeued: {count} dead letters. Their records go out with the next digests.",
+    "letters-discarded": "Discarded: {count} dead letters. Their records are deleted.",
+    "not-selected": "Nothing was changed: no dead letter was selected.",
     "not-there": "Nothing was changed: that dead letter was replayed, requeued or discarded in the meantime.",
     "logged-out": "You are logged out.",
 }
@@ -29,7 +35,7 @@ _COUNTED = re.compile(r"([a-z-]+)\.([0-9]{1,15})")
 
 
 def counted(name: str, count: int) -> str:
-    """Return the name of a message that says how many records were changed."""
+    """Return the name of a message that says how many records or dead letters were changed."""
     return f"{name}.{count}"
 
 

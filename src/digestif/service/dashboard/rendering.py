@@ -32,12 +32,12 @@ def environment() -> Environment:
         counted=counted,
         due=due,
         hour=hour,
+        lines=lines,
         name=name,
         percent=percent,
         prose=prose,
         rate=rate,
         span=span,
-        value=shown_value,
         visible=visible,
     )
     return made
@@ -148,8 +148,16 @@ def _as_time(found: re.Match[str]) -> str:
         return found[0]
 
 
-def shown_value(value: Any) -> str:
-    """A record's value on one line."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
-    cut = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-    return visible(cut)
+def one_line(value: Any) -> str:
+    """Return a record's value as text: JSON without line breaks, or a text as it is."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def cut(text: str) -> str:
+    """Return the beginning of a text that is too long for a table."""
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def lines(text: str) -> str:
+    """Make the invisible characters of a text visible, except its line breaks."""
+    return "\n".join(map(visible, text.split("\n")))

@@ -11,7 +11,7 @@ from digestif.channels.base import Message
 from digestif.core.records import Outcome, State, Timeline, check_timeline
 from digestif.errors import ConfigError
 from digestif.service import excerpts
-from digestif.service.dashboard.choices import described_cadences
+from digestif.service.dashboard.choices import PARTS, described_cadences, draft_of
 from digestif.service.dashboard.handled import delivered_by
 from digestif.service.dashboard.life import life
 from digestif.service.dashboard.rendering import rendered
@@ -66,6 +66,8 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
         "cadences": described_cadences(digests.cadences),
         "has_own_policy": explanation.source == "override",
         "typed": visit.form,
+        "draft": draft_of(visit.asked),
+        "parts": PARTS,
         "life": await visit.service.beside(partial(life, records, history, explanation, now=visit.now)),
         "is_delivered": found.off or delivered_by(visit, await digests.workers(), key) is not None,
         "likely_pattern": _likely_pattern(key),

@@ -36,7 +36,7 @@ from digestif.service.waits import Waits
 from digestif.stores.base import Store
 
 FORM_BYTES = 64 * 1024
-FORM_FIELDS = 20
+FORM_FIELDS = 60  # a page of selected dead letters, and what comes with them
 SAID = "digestif_said"  # the cookie that carries the message of an action to the page after it
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -84,6 +84,7 @@ class Visit:
         self.principal = _principal(service, session)
         self.now = wall_clock()
         self.form: dict[str, str] = {}
+        self.fields: list[tuple[str, str]] = []  # of the form, those of one name all
 
     @property
     def digests(self) -> AsyncDigests:
@@ -111,6 +112,10 @@ class Visit:
     def asked(self, name: str, default: str = "") -> str:
         """A parameter of the address, or a field of the form."""
         return self.form.get(name, self.request.query_params.get(name, default))
+
+    def selected(self, name: str) -> list[str]:
+        """The values of all fields of the form with this name, such as checkboxes, each once."""
+        return list(dict.fromkeys(value for field, value in self.fields if field == name))
 
     def cookie(self, name: str) -> str | None:
         return cookie_of(self.request.scope["headers"], name)
@@ -208,6 +213,19 @@ class Reception:
         """A page for everybody: the log-in."""
         return self._endpoint(answer)
 
+    def refusal(self, status: int, title: str, detail: str) -> Callable[[Request, Exception], Awaitable[Response]]:
+        """Make a handler of exceptions that answers with an error page."""
+
+        async def refuse(_: Visit) -> Response:
+            raise Refused(status, title, detail)
+
+        endpoint = self._endpoint(refuse)
+
+        async def handle(request: Request, _: Exception) -> Response:
+            return await endpoint(request)
+
+        return handle
+
     def _endpoint(self, answer: Answer) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
@@ -274,7 +292,8 @@ def finished(response: Response) -> Response:
 
 async def check_form(visit: Visit) -> None:
     """Read the form of a request, and refuse it unless it comes from one of our own pages."""
-    visit.form = await _form(visit.request)
+    visit.fields = await _form(visit.request)
+    visit.form = dict(visit.fields)
     if _is_foreign(visit) or not visit.sessions.is_form_token(visit.session, visit.form.pop("form_token", "")):
         raise Refused(
             403,
@@ -283,7 +302,7 @@ async def check_form(visit: Visit) -> None:
         )
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def _form(request: Request) -> list[tuple[str, str]]:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         raise Refused(415, "This is no form", "Actions are sent by the forms of the dashboard.")
     body = bytearray()
@@ -293,10 +312,9 @@ async def _form(request: Request) -> dict[str, str]:
             raise Refused(413, "The form is too large", f"At most {FORM_BYTES:,} bytes are read.")
     try:
         text = body.decode("ascii")
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS)
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS)
     except ValueError:
         raise Refused(400, "The form can't be read", "It is not what the dashboard sends.") from None
-    return dict(pairs)
 
 
 def _is_foreign(visit: Visit) -> bool:
@@ -336,7 +354,9 @@ def reached(visit: Visit, timeline: str) -> str:
 def _refusal(visit: Visit, error: Refused | DigestifError) -> Response:
     if isinstance(error, DigestifError):
         error = _refused(error)
-    response = visit.render("refusal.html", status=error.status, title=error.title, detail=error.detail)
+    response = visit.render(
+        "refusal.html", status=error.status, code=error.status, title=error.title, detail=error.detail
+    )
     return _with_wait(response, error)
 
 
@@ -346,6 +366,11 @@ def _refused(error: DigestifError) -> Refused:
     wait = problem.headers.get("retry-after")
     title = "The store can’t do this now" if isinstance(error, StoreError) else "That did not work"
     return Refused(problem.status, title, problem.detail, wait=None if wait is None else float(wait))
+
+
+async def broken(_request: Request, _error: Exception) -> Response:
+    """The page for an error that was not expected. The server logs the error."""
+    return finished(_bare(Refused(500, "Something went wrong", "The log of the service has the error.")))
 
 
 def _bare(refused: Refused) -> Response:

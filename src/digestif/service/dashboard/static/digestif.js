@@ -1,4 +1,4 @@
-// What is live: the stream of events, countdowns, curves, times in the reader's zone, the switch of colours.
+// What is live: the stream of events, countdowns, curves, times in the reader's zone, the switches of colours and zones.
 // Pages work without any of it.
 "use strict";
 (() => {
@@ -8,11 +8,15 @@
 
   // Times
 
-  const long = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-  const short = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  const hours = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-  const seconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  const days = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+  let long, short, hours, seconds, days;
+  const showTimesIn = (timeZone) => {
+    const form = (options) => new Intl.DateTimeFormat(undefined, { ...options, timeZone });
+    long = form({ dateStyle: "medium", timeStyle: "long" });
+    short = form({ dateStyle: "medium", timeStyle: "medium" });
+    hours = form({ hour: "2-digit", minute: "2-digit" });
+    seconds = form({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+    days = form({ day: "numeric", month: "short" });
+  };
 
   const span = (length) => {
     const whole = Math.round(length);
@@ -195,6 +199,25 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => curves.forEach((curve) => curve.repaint()));
   };
 
+  // The switch of zones
+
+  const ZONE = "digestif-zone";
+  const zones = (select) => {
+    const stored = (() => { try { return localStorage.getItem(ZONE); } catch { return null; } })();
+    const known = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
+    select.append(new Option("Local time", ""), ...[...new Set(["UTC", ...known])].map((name) => new Option(name, name)));
+    select.value = stored || "";
+    if (select.selectedIndex < 0) select.value = "";
+    select.hidden = false;
+    showTimesIn(select.value || undefined);
+    select.addEventListener("change", () => {
+      try { localStorage.setItem(ZONE, select.value); } catch { /* lasts until the page is left */ }
+      showTimesIn(select.value || undefined);
+      localise(document);
+      curves.forEach((curve) => curve.repaint());
+    });
+  };
+
   const copyable = (root) => {
     if (!navigator.clipboard) return;
     for (const button of find(".copy[hidden]", root)) {
@@ -204,6 +227,27 @@
         write(button, "Copied");
       });
     }
+  };
+
+  // What is selected or open stays so when its part of the page is replaced
+
+  const selectable = (root) => {
+    for (const label of find("label.all[hidden]", root)) {
+      const all = label.querySelector("input");
+      label.hidden = false;
+      all.addEventListener("change", () => {
+        for (const box of all.form.elements) if (box.name === "id") box.checked = all.checked;
+      });
+    }
+  };
+
+  let kept = [];
+  const keep = (event) => { kept = find("details[open][id], input[type=checkbox][id]:checked", event.detail.target).map((element) => element.id); };
+  const restore = () => {
+    for (const element of kept.map((id) => document.getElementById(id))) {
+      if (element) element[element.localName === "details" ? "open" : "checked"] = true;
+    }
+    kept = [];
   };
 
   // Keys: `/` goes to the search
@@ -217,6 +261,8 @@
   };
 
   const begin = () => {
+    const select = document.getElementById("times");
+    if (select) zones(select); else showTimesIn(undefined);
     localise(document);
     copyable(document);
     tick();
@@ -226,9 +272,12 @@
     load();
     document.addEventListener("keydown", onKey);
     if (location.hash === "#search") document.getElementById("search")?.focus();
-    document.addEventListener("htmx:afterSwap", () => { localise(document); copyable(document); tick(); });
+    selectable(document);
+    document.addEventListener("htmx:beforeSwap", keep);
+    document.addEventListener("htmx:afterSwap", () => { restore(); localise(document); copyable(document); selectable(document); tick(); });
+    if (!document.getElementById("live")) return;
     document.addEventListener("visibilitychange", refresh);
-    if (document.getElementById("live")) listen();
+    listen();
   };
 
   begin();

@@ -1,0 +1,32 @@
+"""The page of a record: its value, where it is, and what became of it."""
+
+from functools import partial
+
+from starlette.responses import Response
+
+from digestif.core.records import DeadLetter, check_record_key
+from digestif.core.sightings import in_words
+from digestif.service import excerpts
+from digestif.service.dashboard.timelines import asked_timeline
+from digestif.service.dashboard.visits import Visit
+from digestif.service.excerpts import Excerpts, Version
+
+
+async def record(visit: Visit) -> Response:
+    key, record_key = asked_timeline(visit), check_record_key(visit.asked("record"))
+    sightings = await visit.digests.trace(key, record_key)
+    read = partial(excerpts.versions_of, timeline=key, record_key=record_key)
+    return visit.render(
+        "record.html",
+        timeline=key,
+        record_key=record_key,
+        sightings=[(sighting, in_words(sighting)) for sighting in sightings],
+        versions=[(_place(version), version.record) for version in await visit.service.part(Excerpts).read(read)],
+        keeps=visit.service.settings.keep_messages,
+    )
+
+
+def _place(version: Version) -> str:
+    if isinstance(version.place, DeadLetter):
+        return f"in the dead letter {version.place.id}"
+    return {"pending": "pending", "digest": "in the unfinished digest"}[version.place]
