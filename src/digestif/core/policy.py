@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from digestif.core import policy_text
 from digestif.core.backoff import Exponential, Intervals, Retry
-from digestif.core.durations import written_duration
+from digestif.core.durations import seconds_of, written_duration
 from digestif.core.terms import FIRST_DELAY, GIVEN, INCREMENT, MAXIMUM, Openings, Terms
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.core.times import LONGEST, Duration, Millis, in_seconds, is_duration, to_millis, to_seconds
@@ -28,11 +28,14 @@ _GIVEN = {FIRST_DELAY: "first_delay", INCREMENT: "increment_delay", MAXIMUM: "ma
 
 
 def refuse_unknown(cls: type[T]) -> type[T]:
-    """Let a dataclass answer an unknown option with a ConfigError that suggests the right one."""
+    """Let a dataclass answer an unknown option, or one without its name, with a ConfigError that suggests the right one."""
     init = cls.__init__
 
     @wraps(init)
-    def checked(self: Any, **options: Any) -> None:
+    def checked(self: Any, *unnamed: object, **options: Any) -> None:
+        if unnamed:
+            parse = f"; {cls.__name__}.parse reads a text" if hasattr(cls, "parse") else ""
+            raise ConfigError(f"{cls.__name__}: {shortened(unnamed[0])} is no option; give options by name{parse}")
         check_options(cls, options)
         init(self, **options)
 
@@ -97,10 +100,10 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in ("first_delay", "minimum_delay", "increment_delay", "maximum_delay"):
-            object.__setattr__(self, name, check_delay(name, getattr(self, name)))
+            object.__setattr__(self, name, self._delay(name))
         for name in ("quiet", "ttl", "give_up_after"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, check_delay(name, getattr(self, name)))
+                object.__setattr__(self, name, self._delay(name))
         for name in ("max_records", "capacity", "max_bytes"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name))
@@ -111,10 +114,22 @@ class Policy:
             object.__setattr__(self, "ttl", self.default_ttl)
         self._check_order()
 
+    def _delay(self, name: str) -> float:
+        """The seconds of a field. The error for a text such as 5m names `Policy.parse`."""
+        value = getattr(self, name)
+        try:
+            return check_delay(name, value)
+        except ConfigError as error:
+            if not isinstance(value, str) or (seconds := seconds_of(value)) is None:
+                raise
+            text = f"{policy_text.name_of(name)}={value.strip()}"
+            raise ConfigError(f'{error}; write {seconds:g}, or Policy.parse("{text}")') from None
+
     def _check_choices(self) -> None:
         if self.window is not None and not isinstance(self.window, Window):
             raise ConfigError(
                 f'window: {shortened(self.window)} is not a Window such as Window.daily("09:00", tz="UTC")'
+                + ("; Window.parse reads a text" if isinstance(self.window, str) else "")
             )
         if self.redelivery not in ("merge", "same"):
             raise ConfigError(f'redelivery: {shortened(self.redelivery)} is neither "merge" nor "same"')
@@ -126,7 +141,8 @@ class Policy:
     def _check_order(self) -> None:
         if self.minimum_delay > self.maximum_delay and self.backoff is None:
             raise ConfigError(
-                f"minimum_delay: {self.minimum_delay:g} is more than maximum_delay {self.maximum_delay:g}"
+                f"minimum_delay: {self.minimum_delay:g} is more than maximum_delay {self.maximum_delay:g}; "
+                f"raise that too: at least {self.minimum_delay:g}"
             )
         if self.quiet is not None and self.quiet > self.maximum_delay:
             raise ConfigError(f"quiet: {self.quiet:g} is more than maximum_delay {self.maximum_delay:g}")
