@@ -1,7 +1,7 @@
 """`Digests`, the public face: checks arguments, calls the store page by page, and returns plain values."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import wraps
 from inspect import Signature, signature
 from itertools import chain
@@ -14,6 +14,7 @@ from digestif.attempts.admission import Admissions
 from digestif.attempts.lease_watch import LeaseWatch
 from digestif.attempts.outages import Outages
 from digestif.attempts.reports import report_maintenance
+from digestif.blocks import digest_block
 from digestif.core.cadences import Cadences
 from digestif.core.damage import Damage
 from digestif.core.policy import Policy, check_delay, check_options, given_delays
@@ -343,7 +344,7 @@ class Digests(Additions, Preferences, Messages):
 
     # Delivering
 
-    @contextmanager
+    @digest_block
     def digest(
         self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None
     ) -> Iterator[Digest]:
