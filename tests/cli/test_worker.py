@@ -164,7 +164,7 @@ def test_a_password_in_the_line_that_fails_is_not_shown(
 
     err = run("worker", "secret_app").err
 
-    assert 'secret_app.py", line 2' in err
+    assert "(secret_app.py, line 2)" in err
     assert "postgresql://me:…@host/name" in err
     assert "secret@" not in err
 

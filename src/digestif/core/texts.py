@@ -56,7 +56,7 @@ def did_you_mean(name: str, known: list[str], *, or_all: bool = True, cutoff: fl
     near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     if near:
         return f"; did you mean {near[0]}?"
-    return f"; there are {', '.join(known)}" if or_all else ""
+    return f"; there {'is' if len(known) == 1 else 'are'} {', '.join(known)}" if or_all else ""
 
 
 def shortened_text(text: str, length: int) -> str:
