@@ -152,10 +152,10 @@ def _names_an_extra(error: BaseException) -> bool:
 
 
 def _located(error: BaseException, reason: str) -> str:
-    """The reason of an error, and the innermost line outside of Digestif."""
+    """The reason of an error, and the innermost line outside of Digestif and Python's own modules."""
     found, trace = None, error.__traceback__
     while trace is not None:
-        found = found if _is_importing(trace) or _is_ours(trace) else trace
+        found = trace if _is_of_application(trace) else found
         trace = trace.tb_next
     reason = redacted_lines(reason)
     if found is None or isinstance(error, SyntaxError):
@@ -163,8 +163,9 @@ def _located(error: BaseException, reason: str) -> str:
     return f"{reason} ({Path(found.tb_frame.f_code.co_filename).name}, line {found.tb_lineno})"
 
 
-def _is_ours(trace: TracebackType) -> bool:
-    return str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] == "digestif"
+def _is_of_application(trace: TracebackType) -> bool:
+    package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+    return package != "digestif" and package not in sys.stdlib_module_names
 
 
 def _hint(module: str, owner: object, name: str) -> str:
