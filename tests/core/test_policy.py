@@ -56,7 +56,7 @@ def test_a_wrong_policy_is_a_config_error_that_names_the_field(options: dict[str
 
 
 def test_a_policy_without_names_of_options_says_how_to_read_a_text() -> None:
-    with pytest.raises(ConfigError, match="Policy: 'daily@09:00 UTC' is no option; .*; Policy.parse reads a text"):
+    with pytest.raises(ConfigError, match=r"Policy: 'daily@09:00 UTC' is no option; .*; Policy.parse reads a text"):
         Policy("daily@09:00 UTC")  # type: ignore[misc]
 
 

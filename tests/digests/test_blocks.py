@@ -41,7 +41,7 @@ def test_a_digest_without_a_block_says_to_use_with(use: Callable[[Any], object])
 def test_an_attribute_of_a_digest_without_a_block_says_to_use_with() -> None:
     block = Digests("memory://").digest("t")
 
-    with pytest.raises(AttributeError, match="records: digest.. opens a digest in a block: with"):
+    with pytest.raises(AttributeError, match=r"records: digest.. opens a digest in a block: with"):
         _ = block.records  # type: ignore[attr-defined]
     assert not hasattr(block, "records")
 

@@ -6,6 +6,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from digestif.core.spans import ago as ago
+from digestif.core.spans import due as due
 from digestif.core.spans import span as span
 from digestif.core.spans import when as when
 

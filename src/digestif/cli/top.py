@@ -152,10 +152,10 @@ def top(session: Session, once: bool, interval: float) -> None:
         if session.as_json:
             _stream(digests, once=once, interval=interval)
         elif once or not is_terminal():
-            for line in lines(take(digests), session.place, ROWS):
+            for line in lines(take(digests), session.described(digests), ROWS):
                 click.echo(line)
         else:
-            _live(digests, session.place, interval)
+            _live(digests, session.described(digests), interval)
 
 
 def _stream(digests: "Digests", *, once: bool, interval: float) -> None:

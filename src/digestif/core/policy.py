@@ -28,7 +28,7 @@ _GIVEN = {FIRST_DELAY: "first_delay", INCREMENT: "increment_delay", MAXIMUM: "ma
 
 
 def refuse_unknown(cls: type[T]) -> type[T]:
-    """Let a dataclass answer an unknown option, or one without its name, with a ConfigError that suggests the right one."""
+    """Let a dataclass answer an unknown or unnamed option with a ConfigError that says what to write."""
     init = cls.__init__
 
     @wraps(init)
