@@ -47,7 +47,7 @@ def test_the_three_delays_default_to_five_minutes_thirty_seconds_and_half_an_hou
         ),
         ({"ttl": " 2d"}, r'ttl: .*; write 172800, or Policy.parse\("ttl=2d"\)'),
         ({"quiet": "soon"}, r"quiet: 'soon' is not a number of seconds from 0 to 1e\+10$"),
-        ({"minimum_delay": 3600}, "minimum_delay: 3600 is more than maximum_delay 1800; raise that too: at least 3600"),
+        ({"minimum_delay": 3600}, "minimum_delay: 3600 is more than maximum_delay 1800; make that at least 3600"),
     ],
 )
 def test_a_wrong_policy_is_a_config_error_that_names_the_field(options: dict[str, Any], field: str) -> None:

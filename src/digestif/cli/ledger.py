@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from digestif.cli.output import ago, as_json, counted, facts, fitted, plain, printable, span, stamp, when
+from digestif.cli.output import ago, as_json, counted, due, facts, fitted, plain, printable, span, stamp, when
 from digestif.cli.queries import time_of
 from digestif.cli.session import Session, with_session
 
@@ -136,7 +136,7 @@ def status(session: Session) -> None:
                 *being_retried(failures),
                 ("timelines", in_states(backlog)),
                 ("due", lateness(backlog, now=now)),
-                *([("oldest", f"record arrived {span(backlog.oldest)} ago")] if backlog.oldest is not None else []),
+                *([("oldest", f"record arrived {ago(backlog.oldest)}")] if backlog.oldest is not None else []),
                 *fates(counts),
                 ("dead", dead_advice(counts)),
                 ("ledger", balance(counts)),
@@ -185,7 +185,7 @@ def _state_of(outage: "ChannelOutage", *, now: float) -> str:
     since = span(max(0.0, now - outage.since))
     if outage.next_probe is None:
         return click.style("answers again", fg="green") + f" after {since}; its digests return"
-    again = f"next try {when(outage.next_probe, now=now)}" if outage.next_probe > now else "a try is due"
+    again = f"next try {due(outage.next_probe, now=now)}"
     down = click.style(f"down for {since}", fg="red", bold=True)
     return f"{down}, {again}: {printable(outage.reason)}"
 
@@ -218,7 +218,7 @@ def _paused(backlog: "Backlog") -> str:
 def lateness(backlog: "Backlog", *, now: float) -> str:
     """How many may be delivered now, and how late they are; otherwise when the next one is due."""
     if backlog.due:
-        return f"{backlog.due:,} now, the first for {span(backlog.late)}"
+        return f"{backlog.due:,} now" + (f", the first for {span(backlog.late)}" if backlog.late >= 1 else "")
     if backlog.next_due is None or backlog.next_due <= now:
         return "none"
     return f"none; the next {when(backlog.next_due, now=now)} ({stamp(backlog.next_due, now=now)})"

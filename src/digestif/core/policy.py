@@ -142,7 +142,7 @@ class Policy:
         if self.minimum_delay > self.maximum_delay and self.backoff is None:
             raise ConfigError(
                 f"minimum_delay: {self.minimum_delay:g} is more than maximum_delay {self.maximum_delay:g}; "
-                f"raise that too: at least {self.minimum_delay:g}"
+                f"make that at least {self.minimum_delay:g}"
             )
         if self.quiet is not None and self.quiet > self.maximum_delay:
             raise ConfigError(f"quiet: {self.quiet:g} is more than maximum_delay {self.maximum_delay:g}")

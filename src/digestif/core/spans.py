@@ -26,8 +26,10 @@ def exact_span(millis: int) -> str:
 
 
 def when(at: float, *, now: float) -> str:
-    """A time seen from now: in 4 min 10 s, now, 3 s ago."""
-    return "now" if abs(at - now) < 0.5 else ago(now - at) if at < now else f"in {span(at - now)}"
+    """A time seen from now: in 4 min 10 s, now, just now, 3 s ago."""
+    if at <= now:
+        return ago(now - at)
+    return "now" if at - now < 0.5 else f"in {span(at - now)}"
 
 
 def ago(seconds: float) -> str:
@@ -36,5 +38,7 @@ def ago(seconds: float) -> str:
 
 
 def due(at: float, *, now: float) -> str:
-    """A time at which something is to be done, seen from now: in 4 min 10 s, now, now (3 s late)."""
-    return when(at, now=now) if at > now - 0.5 else f"now ({span(now - at)} late)"
+    """A time at which something is to be done, seen from now: in 4 min 10 s, now, now, 3 s late."""
+    if at - now >= 0.5:
+        return f"in {span(at - now)}"
+    return "now" if now - at < 1 else f"now, {span(now - at)} late"
