@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from digestif.exports import explain_missing
+
 pytestmark = pytest.mark.long
 
 ALL_CHANNELS = [
@@ -48,7 +50,7 @@ def test_a_channel_says_what_to_install(dsn: str, missing: str, extra: str) -> N
     said = last_line(f"from digestif.channels import open_channel\nopen_channel({dsn!r})", without=missing)
 
     assert said.startswith("digestif.errors.ConfigError: channel: ")
-    assert said.endswith(f"needs the module {missing}; pip install 'digestif[{extra}]'")
+    assert said.endswith(explain_missing(missing, extra=extra))
 
 
 @pytest.mark.parametrize(("dsn", "missing", "extra"), STORES)
@@ -56,7 +58,7 @@ def test_a_store_says_what_to_install(dsn: str, missing: str, extra: str) -> Non
     said = last_line(f"from digestif import Digests\nDigests({dsn!r})", without=missing)
 
     assert said.startswith("digestif.errors.ConfigError: store: ")
-    assert said.endswith(f"needs the module {missing}; pip install 'digestif[{extra}]'")
+    assert said.endswith(explain_missing(missing, extra=extra))
 
 
 @pytest.mark.parametrize(("module", "missing", "extra"), MODULES)
@@ -64,7 +66,7 @@ def test_a_module_says_what_to_install(module: str, missing: str, extra: str) ->
     said = last_line(f"import {module}", without=missing)
 
     assert said.startswith("ModuleNotFoundError: ")
-    assert said.endswith(f"needs {missing}: pip install 'digestif[{extra}]'")
+    assert said.endswith(explain_missing(missing, extra=extra))
 
 
 def test_a_move_from_the_origin_says_what_to_install() -> None:
@@ -73,4 +75,4 @@ def test_a_move_from_the_origin_says_what_to_install() -> None:
 
     said = last_line(command, without="redis")
 
-    assert said.endswith("move --origin needs redis: pip install 'digestif[redis]'")
+    assert said.endswith(f"move --origin {explain_missing('redis', extra='redis')}")

@@ -175,7 +175,7 @@ def test_the_page_about_celery_works_with_what_it_says_to_install(
     environment: Environment, installed: Distribution
 ) -> None:
     page = (ROOT / "docs/how-to/celery.md").read_text("utf-8")
-    extras = re.findall(r"pip install 'digestif\[([\w,]+)\]'", page)[0].split(",")
+    extras = re.findall(r"pip install '\.\[([\w,]+)\]'", page)[0].split(",")
     for extra in extras:
         environment.link(required(installed, extra=extra))
     program = "".join(block.text for block in blocks(page) if block.language == "python")

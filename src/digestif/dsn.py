@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, unquote
 
 from digestif.core.texts import did_you_mean, shortened
 from digestif.errors import ConfigError, DigestifError
+from digestif.exports import explain_missing
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -318,7 +319,7 @@ def load_opener(
         except ModuleNotFoundError as error:
             if error.name is None or error.name not in extras:
                 raise
-            raise _missing(what, scheme, error, f"digestif[{extras[error.name]}]") from error
+            raise ConfigError(f"{what}: {scheme}:// {explain_missing(error.name, extra=extras[error.name])}") from error
     from importlib.metadata import entry_points  # a sixth of the time that importing digestif takes
 
     others = {point.name: point for point in entry_points(group=group)}
@@ -329,12 +330,8 @@ def load_opener(
         return others[scheme].load()
     except ImportError as error:
         distribution = others[scheme].dist
-        package = distribution.name if distribution else scheme
-        raise _missing(what, scheme, error, f"{package}[{scheme}]") from error
-
-
-def _missing(what: str, scheme: str, error: ImportError, package: str) -> ConfigError:
-    return ConfigError(f"{what}: {scheme}:// needs the module {error.name}; pip install '{package}'")
+        package = f"{distribution.name if distribution else scheme}[{scheme}]"
+        raise ConfigError(f"{what}: {scheme}:// needs the module {error.name}; pip install '{package}'") from error
 
 
 def load_attribute(path: str) -> Any:

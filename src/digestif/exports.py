@@ -25,7 +25,7 @@ def lazy(
             extra = extras.get(missing.name or "")
             if extra is None:
                 raise
-            raise _told(f"{package}.{name}", missing, extra) from missing
+            raise _named(f"{package}.{name}", missing, extra) from missing
         return home if home.__name__.endswith(f".{name}") else getattr(home, name)
 
     return __getattr__, lambda: sorted(home_of)
@@ -39,8 +39,33 @@ def needs(extra: str, *, module: str) -> Iterator[None]:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] == "digestif":
             raise
-        raise _told(module, missing, extra) from missing
+        raise _named(module, missing, extra) from missing
 
 
-def _told(what: str, missing: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:
-    return ModuleNotFoundError(f"{what} needs {missing.name}: pip install 'digestif[{extra}]'", name=missing.name)
+def _named(what: str, missing: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(f"{what} {explain_missing(missing.name, extra=extra)}", name=missing.name)
+
+
+def explain_missing(module: str | None, *, extra: str) -> str:
+    """Return the end of the message for a missing module: its extra, and a command that installs what the extra brings.
+
+    The command names the packages, not Digestif: the installed copy may come from a clone, a wheel or a registry, and
+    only the packages are in a registry in each case.
+    """
+    import shlex
+
+    packages = _packages(extra)
+    remedy = f"pip install {shlex.join(packages)}" if packages else "install Digestif with it"
+    return f"needs the module {module} of the extra {extra}; {remedy}"
+
+
+def _packages(extra: str) -> list[str]:
+    """Return what an extra installs, as the installed package declares it; nothing for a copy without metadata."""
+    from importlib.metadata import PackageNotFoundError, requires  # slow to import, and only errors need it
+
+    try:
+        declared = requires("digestif") or []
+    except PackageNotFoundError:
+        return []
+    lines = [line.replace('"', "'").partition(";") for line in declared]
+    return [package.strip() for package, _, condition in lines if f"extra == '{extra}'" in condition]

@@ -1,6 +1,7 @@
 """DSNs open channels, and wrong ones say what to write instead."""
 
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from digestif.channels.base import Channel
 from digestif.channels.registry import BUILT_IN, EXTRAS, open_channel
 from digestif.channels.terminal import TerminalChannel
 from digestif.dsn import Dsn, load_attribute
+from digestif.exports import explain_missing
 from digestif.routes.route import Route
 from digestif.stores.registry import open_store
 
@@ -83,7 +85,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch,
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
 
-    with pytest.raises(ConfigError, match=rf"needs the module {module}; pip install 'digestif\[{EXTRAS[module]}\]'"):
+    with pytest.raises(ConfigError, match=re.escape(explain_missing(module, extra=EXTRAS[module]))):
         open_channel(dsn)
 
 

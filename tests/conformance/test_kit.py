@@ -11,6 +11,7 @@ import pytest
 
 import digestif.testing
 from digestif import Digests
+from digestif.exports import explain_missing
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock, Partitioned, StoreConformance, assert_nothing_left
 from digestif.testing.conformance.actions import Boom, T
@@ -56,7 +57,7 @@ class TestTheSuite:
 
         said = run_python(f"{hidden}; from digestif.testing import StoreConformance")
 
-        assert f"needs {module}: pip install 'digestif[testing]'" in said.stderr
+        assert explain_missing(module, extra="testing") in said.stderr
 
     def test_all_public_names_can_be_imported(self) -> None:
         """`__all__` is sorted, and everything in it is there."""

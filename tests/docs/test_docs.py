@@ -249,6 +249,28 @@ def test_the_first_example_of_the_readme_can_be_pasted(tmp_path: Path, monkeypat
     assert len([line for line in example.splitlines() if line]) <= 12
 
 
+def test_the_first_screen_of_the_readme_says_what_it_is_and_how_to_try_it() -> None:
+    """With a picture. At the end a short list leads on, and the home page has all pages."""
+    page = (ROOT / "README.md").read_text("utf-8")
+    first_screen = "\n".join(page.splitlines()[:40])
+    first_sentence = first_screen.partition("\n\n")[2].partition(".\n")[0]
+
+    assert all(
+        word in first_sentence for word in ("digest engine in Python", "library", "worker", "service", "dashboard")
+    )
+    assert "\n./dev demo " in first_screen
+    assert "\n./dev test " in first_screen
+    assert "![" in first_screen
+    assert 5 <= len(re.findall(r"^\d+\. ", page.partition("## Read on")[2], re.MULTILINE)) <= 8
+
+
+def test_the_home_page_leads_to_every_page() -> None:
+    home = DOCS / "index.md"
+    linked = {(DOCS / link.partition("#")[0]).resolve() for link in links(home.read_text("utf-8"))}
+
+    assert sorted(set(DOCS.rglob("*.md")) - linked - {home}) == []
+
+
 def test_the_tutorial_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = blocks((DOCS / "tutorial.md").read_text("utf-8"))

@@ -1,8 +1,10 @@
 """What the pages show of the service is so: examples with curl and in JavaScript run as they are written."""
 
 import json
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ pytestmark = pytest.mark.long
 
 ADDRESS = "127.0.0.1:8321"  # as the pages have it
 ANYTHING = "…"
-CURL = blocks((ROOT / "README.md").read_text("utf-8"))
+CURL = [
+    block for page in (ROOT / "README.md", DOCS / "how-to" / "serve.md") for block in blocks(page.read_text("utf-8"))
+]
 
 
 def curl_examples() -> list[tuple[Block, str | None]]:
@@ -55,6 +59,16 @@ def test_the_examples_with_curl_run_as_they_are_written(tmp_path: Path) -> None:
             if shown is not None:
                 assert is_like(json.loads(shown), json.loads(done.stdout)), done.stdout
         assert client.get("/v1/ledger").json()["accepted"] == 3
+
+
+def test_the_channel_that_the_page_tries_is_in_the_file_that_init_writes(tmp_path: Path) -> None:
+    page = (DOCS / "how-to" / "serve.md").read_text("utf-8")
+    [command] = re.findall(r"`(digestif send-test [^`]+)`", page)
+
+    for words in (["digestif", "init"], command.split()):
+        subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+
+    assert list((tmp_path / "outbox").iterdir())
 
 
 def test_the_programs_in_javascript_add_and_receive(tmp_path: Path) -> None:

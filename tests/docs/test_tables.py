@@ -3,7 +3,10 @@
 import logging
 import re
 from dataclasses import fields
+from importlib.util import find_spec
 from typing import Any
+
+import pytest
 
 import digestif
 import digestif.testing
@@ -12,6 +15,7 @@ from digestif.events.base import Event as Base
 from tests.cli.test_reference import COMMANDS
 from tests.docs.pages import DOCS, code_names
 
+ALTERNATIVES = (DOCS / "alternatives.md").read_text("utf-8")
 CLI, EVENTS, TESTING = ((DOCS / "reference" / f"{name}.md").read_text("utf-8") for name in ("cli", "events", "testing"))
 
 
@@ -50,3 +54,20 @@ def test_the_table_of_events_has_each_with_its_level_and_fields() -> None:
 
 def test_the_page_about_testing_names_every_helper() -> None:
     assert [name for name in digestif.testing.__all__ if name not in code_names(TESTING)] == []
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "module"),
+    [
+        ("a web interface", "digestif.service.dashboard"),
+        ("producers in several languages", "digestif.service.api"),
+        ("each reader chooses how often", "digestif.preferences"),
+        ("a preview of the message", "digestif.messages"),
+        ("grouping, templates and channels are there", "digestif.compose"),
+    ],
+)
+def test_the_comparison_denies_nothing_that_digestif_has(asked_for: str, module: str) -> None:
+    found = re.findall(rf"^\| {asked_for} \| (\S+) \|", ALTERNATIVES, re.MULTILINE)
+
+    assert found == ["yes"]
+    assert find_spec(module) is not None

@@ -51,13 +51,14 @@ def serve(config: str | None, no_worker: bool, log_level: str, as_json_: bool, *
 def load_runtime() -> "type[Runtime]":
     """What runs a service. ConfigError without the extra."""
     from digestif.errors import ConfigError
+    from digestif.exports import explain_missing
 
     try:
         from digestif.service.runtime import Runtime
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        raise ConfigError(f"serve needs the module {error.name}; pip install 'digestif[service]'") from error
+        raise ConfigError(f"serve {explain_missing(error.name, extra='service')}") from error
     return Runtime
 
 

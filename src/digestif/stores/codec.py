@@ -14,6 +14,7 @@ from digestif.core.records import MOST_VALUE_BYTES, VALUE_BYTES, VALUE_DEPTH, VA
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.dsn import load_attribute
 from digestif.errors import ConfigError, InvalidRecord
+from digestif.exports import explain_missing
 from digestif.stores.json_form import json_form
 from digestif.stores.json_text import decoded_size, least_size
 from digestif.threads import on_fresh_stack
@@ -112,7 +113,7 @@ def _zstd() -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
             return zstd.compress, partial(_expanded_by_python, zstd)
         import zstandard
     except ImportError as error:
-        raise ConfigError("codec: zstd needs the module zstandard; pip install 'digestif[zstd]'") from error
+        raise ConfigError(f"codec: zstd {explain_missing('zstandard', extra='zstd')}") from error
     return zstandard.compress, partial(_expanded, zstandard)
 
 

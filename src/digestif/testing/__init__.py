@@ -7,7 +7,7 @@
 
     TestMyStoreAgainstTheModel = store_machine(lambda: MyStore(…)).TestCase
 
-The suites need pytest and Hypothesis: `pip install 'digestif[testing]'`. pytest finds the plugin with the fixtures
+The suites need pytest and Hypothesis, which the extra `testing` brings. pytest finds the plugin with the fixtures
 `digestif_clock` and `digestif_digests` by itself.
 """
 

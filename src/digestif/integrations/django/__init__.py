@@ -8,12 +8,10 @@ from digestif.integrations.django import add
 add("mail:ada@example.org", {"title": "Build 7 failed"})  # once the current transaction commits
 """
 
-try:
+from digestif.exports import needs as _needs
+
+with _needs("django", module=__name__):
     import django as _django  # noqa: F401  # asked for here, for a message that says what to do
-except ImportError as missing:
-    raise ImportError(
-        f"digestif.integrations.django needs {missing.name}: pip install 'digestif[django]'", name=missing.name
-    ) from missing
 
 from digestif.integrations.django.admins import DigestAdminHandler
 from digestif.integrations.django.engine import digests, handler, route
