@@ -540,7 +540,9 @@ MAIL = "smtp://localhost?from=shop@example.org"
         ("alerts", None, "to: 'alerts' is not an address .*; the recipient is the name of the timeline, unless `to`"),
     ],
 )
-def test_a_mail_route_whose_recipient_can_be_no_address_is_refused(pattern: str, to: str | None, complaint: str) -> None:
+def test_a_mail_route_whose_recipient_can_be_no_address_is_refused(
+    pattern: str, to: str | None, complaint: str
+) -> None:
     with Digests("memory://") as digests, pytest.raises(ConfigError, match=f"^{complaint}"):
         digests.route(pattern, channel=MAIL, to=to)
 

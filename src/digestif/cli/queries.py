@@ -25,7 +25,6 @@ from digestif.cli.output import (
     zone_name,
 )
 from digestif.cli.session import Function, Session, timeline_argument, with_session
-
 from digestif.core.times import to_seconds
 from digestif.core.transfer import FOREVER
 

@@ -54,26 +54,44 @@ def check_options(cls: type, options: Iterable[str]) -> None:
 @refuse_unknown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """When a timeline is delivered, and how much it keeps. Durations in seconds; a timedelta is taken as well."""
+    """When a timeline is delivered, and how much it keeps. Durations in seconds; a timedelta is taken as well.
 
-    first_delay: float = 0  # wait before the first delivery of an idle timeline
-    minimum_delay: float = 300  # cool-down after a delivery
-    increment_delay: float = 30  # each record added while waiting moves the due time by this much…
-    maximum_delay: float = 1800  # …but never past this, counted from the last delivery
-    quiet: float | None = None  # instead of increments: this much silence, at most maximum_delay after the first
-    backoff: Backoff | None = None  # from iteration to cool-down, instead of minimum_delay and increments
-    max_records: int | None = None  # this many pending make the timeline due at once
-    capacity: int | None = 10_000  # the newest are kept, the rest is dropped and counted
-    max_bytes: int | None = 32 << 20  # of a digest, as stored: the newest are kept, at least one, the rest is dropped
-    ttl: float | None = WEEK  # pending records older than this expire and are counted; longer with a rare window
-    attempts: int = 8  # then the digest is buried
-    retry: Retry = field(default_factory=Retry)  # the wait after a failed attempt
-    lapses: int = 3  # leases that lapse while the digest is tried alone; then it is buried
-    give_up_after: float | None = (
-        None  # from its first failed attempt a digest is tried for so long; by default ttl / 2
-    )
-    redelivery: Literal["merge", "same"] = "merge"  # after a failure: with newer records, or exactly as it was
-    window: Window | None = None  # the times or hours at which a digest may leave
+    Options, with their defaults:
+
+    - first_delay=0: wait before the first delivery of an idle timeline
+    - minimum_delay=300: cool-down after a delivery
+    - increment_delay=30: each record added while waiting moves the due time by this much …
+    - maximum_delay=1800: … but never past this, counted from the last delivery
+    - quiet=None: instead of increments: this much silence, at most maximum_delay after the first record
+    - backoff=None: a function from iteration to cool-down, instead of minimum_delay and increments
+    - max_records=None: this many pending records make the timeline due at once
+    - capacity=10_000: the newest records are kept, the rest is dropped and counted
+    - max_bytes=33_554_432: of a digest, as stored: the newest records are kept, at least one, the rest is dropped
+    - ttl=604_800: pending records older than this expire and are counted; longer with a window that opens rarely
+    - attempts=8: then the digest is buried as a dead letter
+    - retry=Retry(): the wait after a failed attempt
+    - lapses=3: leases that lapse while the digest is tried alone; then it is buried
+    - give_up_after=None: how long a digest is tried from its first failed attempt on; None: half of ttl
+    - redelivery="merge": a digest that failed comes again with newer records; "same": exactly as it was
+    - window=None: the times or hours at which a digest may leave, a Window
+    """
+
+    first_delay: float = 0
+    minimum_delay: float = 300
+    increment_delay: float = 30
+    maximum_delay: float = 1800
+    quiet: float | None = None
+    backoff: Backoff | None = None
+    max_records: int | None = None
+    capacity: int | None = 10_000
+    max_bytes: int | None = 32 << 20
+    ttl: float | None = WEEK
+    attempts: int = 8
+    retry: Retry = field(default_factory=Retry)
+    lapses: int = 3
+    give_up_after: float | None = None
+    redelivery: Literal["merge", "same"] = "merge"
+    window: Window | None = None
 
     if TYPE_CHECKING:  # a timedelta is kept as its seconds
 
