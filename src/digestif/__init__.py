@@ -73,6 +73,7 @@ if _TYPE_CHECKING:
         LeaseLost,
         LeaseNotRenewed,
         PartitionFailed,
+        PoliciesDiffer,
         PolicyFailed,
         PutOff,
         Quarantined,
@@ -155,6 +156,7 @@ __all__ = [
     "Overloaded",
     "Overview",
     "PartitionFailed",
+    "PoliciesDiffer",
     "Policy",
     "PolicyFailed",
     "PolicyInForce",
@@ -230,9 +232,8 @@ _HOMES = {  # where each name is defined
     "StoreError StoreUnavailable",
     "digestif.events": "Added Buried ChannelDown ChannelUp Claimed Damaged Delivered Discarded DispatchFailed "
     "DispatchLost Dispatched Dropped Empty Ended Event Expired Failed Lapsed LeaseLost LeaseNotRenewed PartitionFailed "
-    "PolicyFailed PutOff Quarantined RecordsLost Replanned Returned ShortWindow Skipped StoreChanged StoreFailed "
-    "Unhandled "
-    "Unsettled WorkerStarted WorkerStopped WorkerStopping",
+    "PoliciesDiffer PolicyFailed PutOff Quarantined RecordsLost Replanned Returned ShortWindow Skipped StoreChanged "
+    "StoreFailed Unhandled Unsettled WorkerStarted WorkerStopped WorkerStopping",
     "digestif.routes.archive": "KeptMessage",
     "digestif.routes.budget": "Budget",
     "digestif.worker.signals": "run",

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from digestif.additions import acceptance, pages_of
 from digestif.attempts import Attempt, Attempts
+from digestif.blocks import async_digest_block
 from digestif.core.cadences import Cadences
 from digestif.core.policy import Policy
 from digestif.core.records import Acceptance, Digest, ScheduleEntry, check_timeline
@@ -342,7 +343,7 @@ class AsyncDigests:
             for entry in page:
                 yield entry
 
-    @asynccontextmanager
+    @async_digest_block
     async def digest(
         self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None
     ) -> AsyncIterator[Digest]:

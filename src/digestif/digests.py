@@ -1,7 +1,7 @@
 """`Digests`, the public face: checks arguments, calls the store page by page, and returns plain values."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import wraps
 from inspect import Signature, signature
 from itertools import chain
@@ -14,6 +14,7 @@ from digestif.attempts.admission import Admissions
 from digestif.attempts.lease_watch import LeaseWatch
 from digestif.attempts.outages import Outages
 from digestif.attempts.reports import report_maintenance
+from digestif.blocks import digest_block
 from digestif.core.cadences import Cadences
 from digestif.core.damage import Damage
 from digestif.core.policy import Policy, check_delay, check_options, given_delays
@@ -343,7 +344,7 @@ class Digests(Additions, Preferences, Messages):
 
     # Delivering
 
-    @contextmanager
+    @digest_block
     def digest(
         self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None
     ) -> Iterator[Digest]:
@@ -441,12 +442,14 @@ class Digests(Additions, Preferences, Messages):
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register the decorated function, or coroutine, for the digests of timelines that match the pattern.
 
-        `*` stands for any characters; the pattern with the longest literal part wins. The function
-        takes a `Digest`; with `batch` a list of at most so many, and it may return a list of None or an error for each.
-        If it raises, the digest comes again by the policy's rules. `at_most_once` completes the digest before the
-        handler is called. `policy`, a Policy or a function from timeline to Policy, holds for these timelines instead
-        of the engine's. `channel` names what the function delivers by, or gives the name from a timeline: digests of
-        one channel wait together while it raises Unavailable.
+        `*` stands for any characters; the pattern with the longest literal part wins. The function takes a `Digest`.
+        If it raises, the digest comes again by the policy's rules. Options, with their defaults:
+
+        - policy=None: for these timelines instead of the engine's, a Policy or a function from timeline to Policy
+        - batch=None: call the function with a list of at most so many digests; it may return a list of None or errors
+        - at_most_once=False: True: complete the digest before the function is called
+        - channel=None: what the function delivers by, a name or a function from timeline to name: digests of one
+          channel wait together while the function raises Unavailable
         """
         if callable(pattern):  # @digests.handler, without the parentheses
             name = getattr(pattern, "__name__", "send")
@@ -465,7 +468,29 @@ class Digests(Additions, Preferences, Messages):
     def route(self, pattern: str, *, channel: "str | Channel", **options: "Unpack[RouteOptions]") -> None:
         """Let a channel deliver the digests of timelines that match the pattern, grouped and rendered.
 
-        Needs no handler. `policy` holds for these timelines instead of the engine's.
+        Needs no handler. `pattern` is as for `handler`; `channel` is a DSN or a Channel. Options, with their defaults:
+
+        - policy=None: for these timelines instead of the engine's, a Policy or a function from timeline to Policy
+        - redelivery=None: "merge" or "same" instead of the policy's; None: "same" for webhooks and with split
+        - group_by=(): one or two fields by which records are grouped, such as "user.id"
+        - distinct={}: names, and the fields whose different values are counted
+        - top=10: subjects that are shown of each group
+        - items=5: newest records that are listed of each subject
+        - details=None: fields that are shown beside the text, in this order; None: all that may be shown; []: none
+        - weight=None: which subjects come first: a function, or {"by": a field, "order": its values}
+        - template=None: the name of a template of your own
+        - templates=None: the folder of your templates
+        - to=None: the recipient, a text with {timeline} or a function from timeline; None: what `*` stands for
+        - keep=None: a function from records to those that are still wanted
+        - prepare=None: a function from records to the records as this message shows them
+        - split=None: a function from a digest to the records of each recipient
+        - budget=None: a Budget: how many messages each recipient gets
+        - zone=None: the time zone that a reader sees, or a function from recipient; None: the chosen or the window's
+        - hours=24: a clock of 12 or 24 hours
+        - wording={}: a Wording, a mapping of its fields, or a function from recipient to them
+        - links={}: addresses of the buttons open, settings and unsubscribe, or a function that gives them
+        - title=None: the headline, with {timeline} and {recipient}; None: made from the records
+        - digest=True: gather records; False: `notify` sends each one at once
         """
         from digestif.routes.route import Route
         from digestif.routes.table import Routes

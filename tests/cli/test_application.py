@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
-from tests.cli.runner import Run, is_one_line, start
+from tests.cli.runner import PROGRAM, Run, is_one_line, start
 
 APP = """
 from functools import partial
@@ -106,3 +106,30 @@ def test_a_function_that_looks_as_if_it_makes_one_is_suggested(run: Run, folder:
 
     assert answer.code == 2
     assert answer.err.endswith(f"hinted has no 'digests'{hint}\n")
+
+
+@pytest.mark.parametrize("command", [["status", "--app"], ["worker"]])
+def test_a_missing_extra_is_one_line_with_its_place_and_no_traceback(folder: Path, command: list[str]) -> None:
+    (folder / "needy.py").write_text(
+        "import sys\nsys.modules['redis'] = None\n"
+        "from digestif import Digests\n\ndigests = Digests('redis://me:secret@localhost')\n"
+    )
+
+    done = subprocess.run([*PROGRAM, *command, "needy"], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "digestif: needy: can't be imported: store: redis:// needs the module redis; "
+        "pip install 'digestif[redis]' (needy.py, line 5)\n"
+    )
+
+
+def test_a_wrong_option_in_an_application_is_one_line_with_the_line_of_the_application(run: Run, folder: Path) -> None:
+    (folder / "mistaken.py").write_text("from digestif import Policy\n\npolicy = Policy(minimum_delay='5m')\n")
+
+    code, _, err = run("status", "--app", "mistaken")
+
+    assert code == 2
+    assert is_one_line(err)
+    assert err.startswith("digestif: mistaken: can't be imported: minimum_delay: '5m' is not a number")
+    assert err.endswith("(mistaken.py, line 3)\n")

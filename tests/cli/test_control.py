@@ -21,8 +21,33 @@ pytestmark = pytest.mark.usefixtures("_waiting")
 def test_flush_makes_a_waiting_timeline_ready(run: Run, digests: Digests) -> None:
     assert run("flush", "t") == (0, "t is ready: the next worker delivers it\n", "")
     assert digests.timeline("t").state is State.READY
-    assert run("flush", "t") == (1, "t is not waiting: there is nothing to flush\n", "")
+    assert run("flush", "t") == (1, "t is ready already: the next worker delivers it\n", "")
     assert run("flush", "t", "--json") == (1, '{"timeline": "t", "done": false}\n', "")
+
+
+def test_flush_of_a_timeline_without_records_promises_no_delivery(run: Run, digests: Digests) -> None:
+    digests.retract("t", "k")
+
+    assert run("flush", "t") == (0, "t has nothing pending: no message is sent, only its cool-down ends\n", "")
+    assert run("flush", "t") == (1, "t has nothing pending: there is nothing to flush\n", "")
+    assert run("flush", "idle") == (1, "idle has nothing pending: there is nothing to flush\n", "")
+
+
+def test_flush_of_a_pattern_counts_the_timelines_without_records(run: Run, digests: Digests) -> None:
+    digests.add("t2", 1)
+    with digests.digest("t2"):
+        pass
+
+    assert run("flush", "t*").out == (
+        "t*: 2 of 2 timelines that match: each of them is ready: the next worker delivers it; "
+        "1 of them has nothing pending: no message is sent\n"
+    )
+
+
+def test_flush_of_a_timeline_that_is_being_delivered_says_so(run: Run, digests: Digests) -> None:
+    digests.flush("t")
+    with digests.digest("t"):
+        assert run("flush", "t") == (1, "t is being delivered now\n", "")
 
 
 def test_a_paused_timeline_is_held_back_until_it_is_resumed(run: Run, digests: Digests) -> None:

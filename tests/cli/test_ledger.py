@@ -3,6 +3,9 @@
 import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
+
+import pytest
 
 from digestif import Digest, Digests, Unavailable
 from digestif.attempts.worker_notes import note_worker
@@ -117,7 +120,7 @@ def test_status_tells_of_store_versions_backlog_and_ledger(run: Run, digests: Di
     assert "store       sqlite:///digestif.db, namespace d\n" in out
     assert "durability  records survive power loss\n" in out
     assert "timelines   2 stored: 0 waiting, 1 ready, 0 open, 1 paused or idle\n" in out
-    assert "due         1 now, the first for " in out
+    assert "due         1 now\n" in out
     assert max(map(len, out.splitlines())) <= 80
     assert known["partitions"] == 1
     assert known["durability"] == "power loss"
@@ -220,7 +223,9 @@ def test_status_and_top_name_the_live_workers(run: Run, digests: Digests) -> Non
 
     out, known = run("status").out, run("status", "--json").json
 
-    assert re.search(r"worker      w0 on host \(process 0\) for 1 min 3\d s serves mail:\*, a, b and 1 more\n", out)
+    assert re.search(
+        r"worker      w0 on host \(process 0\) serves mail:\*, a, b and 1 more, started 1 min 3\d s ago\n", out
+    )
     assert "and 2 more workers\n" in out
     assert (known["workers"][0]["name"], known["workers"][0]["patterns"]) == ("w0", ["mail:*", "a", "b", "c"])
     assert "workers    7 live: host:0, host:1" in run("top", "--once").out
@@ -235,4 +240,39 @@ def test_status_says_when_a_silent_worker_was_seen_last(run: Run, digests: Diges
 
     out = run("status").out
 
-    assert re.search(r"w on host \(process 7\) for 1 min serves mail:\*, seen 3\d s ago\n", out)
+    assert re.search(r"w on host \(process 7\) serves mail:\*, started 1 min 3\d s ago, seen 3\d s ago\n", out)
+
+
+def test_a_worker_that_has_just_started_is_not_shown_with_a_duration_of_0(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+    now = digests.store.time(0)
+    note_worker(digests.store, "w", WorkerNote("w", "host", 7, now, now, ("mail:*",)), now=now)
+
+    assert "w on host (process 7) serves mail:*, started just now\n" in run("status").out
+
+
+def test_status_names_workers_with_different_policies(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+    now = digests.store.time(0)
+    for number, policy in enumerate(["hourly", "default"]):
+        note = WorkerNote("w", "host", number, now, now, ("mail:*",), {"mail:*": policy})
+        note_worker(digests.store, f"w{number}", note, now=now)
+
+    out, known = run("status").out, run("status", "--json").json
+
+    assert "policies    differ between workers for mail:*: default (host:1) or hourly (host:0)\n" in out
+    assert known["policy_conflicts"] == [
+        {"pattern": "mail:*", "policies": {"default": ["host:1"], "hourly": ["host:0"]}}
+    ]
+    assert known["workers"][0]["policies"] == {"mail:*": "hourly"}
+
+
+def test_status_of_an_application_names_its_store(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "named_app.py").write_text("from digestif import Digests\ndigests = Digests('sqlite:///named.db')\n")
+
+    out, known = run("status", "--app", "named_app").out, run("status", "--json", "--app", "named_app").json
+
+    assert "store       sqlite:///named.db, of named_app, namespace d\n" in out
+    assert known["store"] == "sqlite:///named.db"
+    assert "sqlite:///named.db, of named_app" in run("top", "--once", "--app", "named_app").out

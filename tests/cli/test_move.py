@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
+from digestif.stores.memory import MemoryStore
+from digestif.transfer import Move, Progress
 from tests.cli.runner import Run, is_one_line, start
 from tests.servers import empty_server
 
@@ -197,3 +199,20 @@ def test_what_a_move_means_is_seen_in_status_and_explain_until_it_is_given_up(ru
     assert run("--store", HERE, "status", "--json").json["moving_since"] is None
     assert "move" not in run("--store", HERE, "status").out
     assert run("--store", HERE, "flush", "t0").code == 0
+
+
+def test_a_timeline_that_gets_records_again_and_again_is_counted_once() -> None:
+    source, target = MemoryStore(), MemoryStore()
+    producer, rounds = Digests(source), iter(range(4))
+
+    def produce(progress: Progress) -> None:
+        if progress.records == 15:
+            move.stop()
+        elif progress.following and next(rounds, None) is not None:
+            producer.add_many([(f"t{number}", number) for number in range(3)])
+
+    producer.add_many([(f"t{number}", number) for number in range(3)])
+    move = Move(source, target, report=produce)
+    move.run(follow=True)
+
+    assert (move.progress.timelines, move.progress.records) == (3, 15)

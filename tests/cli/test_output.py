@@ -47,7 +47,8 @@ def test_a_time_is_seen_from_now(at: float, text: str) -> None:
 def test_the_clock_shows_the_date_of_other_days() -> None:
     assert len(clock(1000, now=1001)) == len("00:16:40")
     assert len(clock(1000, now=1000 + 3 * 86_400)) == len("1970-01-01 00:16:40")
-    assert clock(1e15, now=0) == "1000000000000000"
+    assert clock(1e15, now=0) == "after the year 9999"
+    assert clock(-1e15, now=0) == "before the year 1"
 
 
 def test_wide_letters_take_two_columns() -> None:

@@ -12,6 +12,7 @@ from digestif.cli.output import cells, zone_name
 from digestif.cli.queries import timeline_table
 from digestif.core.times import instant_text
 from digestif.core.workers import WorkerNote
+from digestif.stores.transfer import ExportSource
 from tests.cli.runner import Run
 
 
@@ -319,3 +320,14 @@ def test_what_a_person_chose_is_shown(run: Run, digests: Digests) -> None:
         (True, "off"),
         (False, "daily"),
     ]
+
+
+def test_the_lease_of_a_timeline_that_is_being_moved_ends_with_the_move(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+    assert isinstance(digests.store, ExportSource)
+    digests.store.begin_export(["t"], token="road", now=None)
+
+    out = run("explain", "t").out
+
+    assert re.search(r"lease until +the move ends or is given up\n", out)
+    assert "253402300800" not in out

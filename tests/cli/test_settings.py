@@ -150,7 +150,7 @@ def test_check_connects_to_no_server(run: Run, folder: Path, scheme: str) -> Non
         path = "/mymaster" if scheme.endswith("sentinel") else ""
         (folder / "a.toml").write_text(f'store = "{scheme}://127.0.0.1:{server.getsockname()[1]}{path}"\n')
 
-        assert run("check", "a.toml") == (0, "a.toml is good: 0 routes, 0 tokens\n", "")
+        assert run("check", "a.toml").out.endswith("a.toml is good: 0 routes, 0 tokens\n")
 
         with pytest.raises(BlockingIOError):
             server.accept()
@@ -290,3 +290,22 @@ def test_a_wrong_file_is_told_in_one_line(run: Run, file: Path) -> None:
     assert code == 2
     assert is_one_line(err)
     assert f"(and 1 more: digestif check {file})" in err
+
+
+def test_check_warns_that_nothing_is_delivered_without_a_route(run: Run, folder: Path) -> None:
+    (folder / "a.toml").write_text('store = "sqlite:///a.db"\n')
+
+    assert run("check", "a.toml").out == (
+        "a.toml: warning: routes: there is none: records are accepted, and nothing is delivered unless a program of "
+        "yours does\na.toml is good: 0 routes, 0 tokens\n"
+    )
+
+
+def test_check_reports_a_recipient_that_can_be_no_address(run: Run, folder: Path) -> None:
+    (folder / "a.toml").write_text(
+        '[[routes]]\npattern = "mail:*"\nchannel = "smtp://localhost?from=a@b.c"\nto = "no address"\n'
+    )
+
+    code, out, _ = run("check", "a.toml")
+
+    assert (code, out) == (2, "a.toml: line 1: routes[0]: to: 'no address' is not an address such as ada@example.org\n")

@@ -39,12 +39,25 @@ def test_the_three_delays_default_to_five_minutes_thirty_seconds_and_half_an_hou
         ({"retry": 5}, "retry"),
         ({"redelivery": "maybe"}, "redelivery"),
         ({"window": "09:00-17:00"}, "window: '09:00-17:00' is not a Window"),
+        ({"window": "daily@09:00 UTC"}, "window: .* is not a Window .*; Window.parse reads a text"),
         ({"minimum": 5}, "minimum: no such option of Policy; did you mean"),
+        (
+            {"minimum_delay": "5m"},
+            r'minimum_delay: \'5m\' is not a number .*; write 300, or Policy.parse\("minimum=5m"\)',
+        ),
+        ({"ttl": " 2d"}, r'ttl: .*; write 172800, or Policy.parse\("ttl=2d"\)'),
+        ({"quiet": "soon"}, r"quiet: 'soon' is not a number of seconds from 0 to 1e\+10$"),
+        ({"minimum_delay": 3600}, "minimum_delay: 3600 is more than maximum_delay 1800; make that at least 3600"),
     ],
 )
 def test_a_wrong_policy_is_a_config_error_that_names_the_field(options: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{field}"):
         Policy(**options)
+
+
+def test_a_policy_without_names_of_options_says_how_to_read_a_text() -> None:
+    with pytest.raises(ConfigError, match=r"Policy: 'daily@09:00 UTC' is no option; .*; Policy.parse reads a text"):
+        Policy(*["daily@09:00 UTC"])  # type: ignore[call-arg,arg-type]
 
 
 def test_presets_have_the_names_people_say() -> None:

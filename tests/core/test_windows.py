@@ -442,6 +442,29 @@ def test_in_zone_moves_every_part_to_another_zone() -> None:
         window.in_zone("Asia/Tokio")
 
 
+@pytest.mark.parametrize("zone", ["CEST", "cest", "PST", "BST", "IST", "AEST", "Z", "UTC+2", "GMT+2", "+02:00"])
+def test_no_zone_is_suggested_for_an_abbreviation_because_it_may_have_another_offset(zone: str) -> None:
+    with pytest.raises(ConfigError, match=r"UTC, instead of an abbreviation or an offset$") as wrong:
+        Window.daily("09:00", tz=zone)
+
+    assert "did you mean" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("place", ["Asia/Mumbai", "Mumbai", "Munich", "Europe/Munich", "America/Dallas", "Germany"])
+def test_no_other_place_is_suggested_for_one_that_has_no_zone_of_its_name(place: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not an IANA time zone such as Europe/Berlin$"):
+        Window.daily("09:00", tz=place)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("utc", "UTC"), ("cet", "CET"), ("Berlin", "Europe/Berlin"), ("Rome", "Europe/Rome"), ("Tokyo ", "Asia/Tokyo")],
+)
+def test_a_zone_in_other_letters_or_without_its_continent_is_suggested(typed: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"did you mean {meant}\?"):
+        Window.daily("09:00", tz=typed)
+
+
 # As values
 
 
@@ -602,7 +625,7 @@ def test_the_longest_gap_is_known_when_a_window_is_made(window: Window, hours: f
         (lambda: Window.daily("09:00", tz="UTC", urgent=1), "urgent: 1"),  # type: ignore[arg-type]
         (lambda: Window("09:00"), "window: make one with Window.daily"),  # type: ignore[arg-type]
         (lambda: Window(()), "window: make one with"),
-        (lambda: Window.parse("daily@09:00"), "window: 'daily@09:00' ends with a time zone"),
+        (lambda: Window.parse("daily@09:00"), "window: 'daily@09:00' lacks a time zone"),
         (lambda: Window.parse("dayly@09:00 UTC"), "window: .*did you mean daily"),
         (lambda: Window.parse(5), "window: 5"),  # type: ignore[arg-type]
         (lambda: Window.parse("monthly@first 09:00 UTC"), "monthly: 'first'"),

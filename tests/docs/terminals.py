@@ -32,7 +32,7 @@ _MASKS = [
     (r"\b[0-9a-f]{20,24}(-\d+)?\b", "<id>"),
     (r"\b(\d+ (ms|s|min|h|d))( \d+ (s|min|h))?\b", "<span>"),
     (r"/\S*/\.local/share", "<home>/.local/share"),
-    (r"(?<!\w)(in <span>|<span> ago|now)(?!\w)", "<when>"),
+    (r"(?<!\w)(in <span>|<span> ago|just now|now)(?!\w)", "<when>"),
     (r"next try <when>|a try is due", "<next try>"),
     (r"\bworker=\w+", "worker=<name>"),
     (r"\b(retry_in=|passed in )[\d.]+", r"\1<number>"),

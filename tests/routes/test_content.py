@@ -204,7 +204,7 @@ def test_each_reader_may_have_a_language(digests: Digests, channel: Recording) -
         ({"items": 0}, "items: 0 is not a whole number from 1"),
         ({"wording": "German"}, "wording: 'German' is not a mapping, a Wording or a function"),
         ({"wording": {"unsubcribe": "x"}}, "unsubcribe: no such option of Wording; did you mean unsubscribe?"),
-        ({"wording": {"outlook": "{when}"}}, "wording: outlook: '{when}': {when} is not filled in; there are time"),
+        ({"wording": {"outlook": "{when}"}}, "wording: outlook: '{when}': {when} is not filled in; there is time"),
     ],
 )
 def test_a_wrong_option_is_refused_when_the_route_is_made(digests: Digests, options: Any, complaint: str) -> None:

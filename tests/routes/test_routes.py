@@ -526,3 +526,42 @@ def test_a_message_knows_when_the_next_one_comes_at_the_earliest(
     [attempt] = digests.attempts(nine).claim(1, room=Room()).attempts
 
     assert attempt.next_delivery() == (None if hours is None else nine + hours * 3600)
+
+
+MAIL = "smtp://localhost?from=shop@example.org"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "to", "complaint"),
+    [
+        ("mail:*", "no address", "to: 'no address' is not an address such as ada@example.org"),
+        ("mail:*", "{timeline} at example.org", "to: 'ada at example.org' is not an address"),
+        ("mail:*", "Ada <ada@example.org>", "to: 'Ada <ada@example.org>' is more than an address"),
+        ("alerts", None, "to: 'alerts' is not an address .*; the recipient is the name of the timeline, unless `to`"),
+    ],
+)
+def test_a_mail_route_whose_recipient_can_be_no_address_is_refused(
+    pattern: str, to: str | None, complaint: str
+) -> None:
+    with Digests("memory://") as digests, pytest.raises(ConfigError, match=f"^{complaint}"):
+        digests.route(pattern, channel=MAIL, to=to)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "to"),
+    [
+        ("mail:*", None),
+        ("mail:*", "{timeline}@example.org"),
+        ("*", "{timeline}"),
+        ("ada@example.org", None),
+        ("mail:*", lambda timeline: timeline),
+    ],
+)
+def test_a_mail_route_whose_recipient_may_be_an_address_is_taken(pattern: str, to: Any) -> None:
+    with Digests("memory://") as digests:
+        digests.route(pattern, channel=MAIL, to=to)
+
+
+def test_other_channels_take_any_recipient() -> None:
+    with Digests("memory://") as digests:
+        digests.route("mail:*", channel="terminal://", to="no address")

@@ -6,9 +6,18 @@ import threading
 
 import pytest
 
-from digestif import Delivered, Digests, LiveWorker, WorkerStarted
+from digestif import Delivered, Digests, LiveWorker, PoliciesDiffer, Policy, WorkerStarted
 from digestif.attempts.worker_notes import NAME, is_unhandled, live_workers, note_worker
-from digestif.core.workers import LIVE, MOST_PATTERNS, MOST_WORKERS, WorkerNote, noted_patterns
+from digestif.core.workers import (
+    LIVE,
+    LONGEST_POLICY,
+    MOST_PATTERNS,
+    MOST_WORKERS,
+    WorkerNote,
+    noted_patterns,
+    noted_policies,
+    policy_conflicts,
+)
 from digestif.stores.memory import MemoryStore
 from digestif.testing import Partitioned
 from digestif.worker.limits import DEFAULT
@@ -134,3 +143,62 @@ def test_where_digesting_is_off_nothing_is_noted() -> None:
     note_worker(digests.store, "w", a_note(), now=NOW)
 
     assert digests.workers() == []
+
+
+def a_worker(name: str, policies: dict[str, str], *, since: float = 0, seen: float = 10) -> LiveWorker:
+    return LiveWorker(name=name, host=name, pid=1, since=since, seen=seen, patterns=(*policies,), policies=policies)
+
+
+def test_workers_with_different_policies_for_a_pattern_say_so_once() -> None:
+    store = MemoryStore()
+    engines = [Digests(store), Digests(store)]
+    for digests, policy in zip(engines, [Policy.hourly(), None], strict=True):
+        digests.handler("mail:*", policy=policy)(lambda _: None)
+        digests.handler("chat")(lambda _: None)
+    ears = [Ear(digests) for digests in engines]
+
+    with working(*engines, tuning=OFTEN):
+        for ear in ears:
+            [told] = ear.wait_for(PoliciesDiffer)
+            assert told.pattern == "mail:*"
+            here = f"{socket.gethostname()}:{os.getpid()}"
+            assert told.policies == f"mail:*: default ({here}) or hourly ({here})"
+        [first, *_] = engines[0].workers()
+        assert becomes(lambda: engines[0].workers()[0].seen > first.seen + 0.1)
+
+    assert [len(ear.of(PoliciesDiffer)) for ear in ears] == [1, 1]
+
+
+def test_workers_with_the_same_policies_and_others_of_older_releases_are_no_conflict() -> None:
+    same, same_too = a_worker("a", {"*": "hourly"}), a_worker("b", {"*": "hourly", "mail:*": "default"})
+    older = LiveWorker(name="c", host="c", pid=1, since=0, seen=10, patterns=("*",))
+
+    assert policy_conflicts([same, same_too, older]) == []
+
+
+def test_a_worker_that_died_before_another_began_is_no_conflict() -> None:
+    died, next_ = a_worker("a", {"*": "hourly"}, seen=5), a_worker("b", {"*": "default"}, since=6)
+
+    assert policy_conflicts([died, next_]) == []
+    assert len(policy_conflicts([died, next_, a_worker("c", {"*": "immediate"})])) == 1
+
+
+def test_a_note_of_an_older_release_is_read_and_its_reader_ignores_new_fields() -> None:
+    old = b'{"a": {"name": "a", "host": "h", "pid": 1, "since": 0, "seen": %d, "patterns": ["*"]}}' % NOW
+    store = MemoryStore()
+    store.swap_note(0, NAME, None, old.replace(b'"pid"', b'"later": [1], "pid"'))
+
+    [worker] = live_workers(store, now=NOW)
+
+    assert worker.policies == {}
+
+
+def test_long_policies_are_noted_short_and_stay_different() -> None:
+    texts = {"a": "x" * 5000 + "1", "b": "x" * 5000 + "2", "c": "hourly"}
+
+    noted = noted_policies(texts, ["a", "b", "c", "unknown"])
+
+    assert noted["c"] == "hourly"
+    assert noted["a"] != noted["b"]
+    assert max(map(len, noted.values())) <= LONGEST_POLICY
+    assert "unknown" not in noted

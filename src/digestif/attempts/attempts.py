@@ -113,6 +113,10 @@ class Attempts:
             if problem is not None:
                 self.events.emit(ShortWindow(source=source, problem=problem))
 
+    def policy_texts(self) -> dict[str, str]:
+        """The policies in the code as texts, by pattern."""
+        return self._policies.texts()
+
     # Beginning
 
     def open(self, timeline: str, *, minimum_delay: Duration | None = None) -> Attempt:

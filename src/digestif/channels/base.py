@@ -83,6 +83,10 @@ class Channel(ABC):
         """
         return (recipient,)
 
+    def refusal(self, recipient: str) -> str | None:  # noqa: ARG002  # most take any text
+        """Return why this text is never delivered to, to be said when a route is made; None if it may be."""
+        return None
+
     @abstractmethod
     async def deliver(self, message: Message) -> Receipt:
         """Hand a message over.

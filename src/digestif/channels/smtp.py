@@ -97,6 +97,13 @@ class SmtpChannel(Channel):
     def normal_forms(self, recipient: str) -> Sequence[str]:
         return normal_forms(recipient)
 
+    def refusal(self, recipient: str) -> str | None:
+        try:
+            address_of(recipient)
+        except BadAddress as error:
+            return str(error)
+        return None
+
     async def deliver(self, message: Message) -> Receipt:
         to = recipient_of(message)
         mail = mail_bytes(message, self.letterhead, to=to)
@@ -192,11 +199,16 @@ def mail_bytes(message: Message, letterhead: Letterhead, *, to: Mailbox) -> byte
 def recipient_of(message: Message) -> Mailbox:
     """The recipient of a message: one address, without a name."""
     try:
-        address = Mailbox.parse(message.recipient)
+        return address_of(message.recipient)
     except BadAddress as error:
         raise DeliveryFailed(f"recipient: {error}", retry=False) from None
-    if "<" in message.recipient:
-        raise DeliveryFailed(f"recipient: {shortened(message.recipient)} is more than an address", retry=False)
+
+
+def address_of(recipient: str) -> Mailbox:
+    """Read an address without a name, or raise BadAddress."""
+    address = Mailbox.parse(recipient)
+    if "<" in recipient:
+        raise BadAddress(f"{shortened(recipient)} is more than an address")
     return address
 
 

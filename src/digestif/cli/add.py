@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from digestif.cli.output import as_json, counted, printable, span, when
+from digestif.cli.output import as_json, counted, due, printable, span
 from digestif.cli.session import Session, timeline_argument, with_session
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _next(found: "Timeline", *, now: float) -> str:
     if found.paused:
         return "is paused and gathers records"
     if found.due is not None:
-        return f"is due {when(found.due, now=now)}"
+        return f"is due {due(found.due, now=now)}"
     return "is ready for delivery" if found.state == "ready" else "is being delivered; this goes with its next digest"
 
 

@@ -16,10 +16,10 @@ from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 from digestif.aio import AsyncDigests
-from digestif.core.texts import did_you_mean, reason_of, shortened
+from digestif.core.texts import did_you_mean, message_of, reason_of, shortened
 from digestif.digests import Digests
 from digestif.dsn import redacted_lines
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, DigestifError
 
 ATTRIBUTE = "digests"  # unless another one is named
 _MAKER = re.compile(r"make|create|(\w+_)?digests")
@@ -125,8 +125,10 @@ def _module(name: str) -> ModuleType:
 
 
 def _broken(what: str, error: BaseException) -> ConfigError:
-    """Why an application can't be used, with its traceback as a note."""
-    refusal = ConfigError(f"{what}: {_place(error)}")
+    """Why an application can't be used; if the message may not be enough, with its traceback as a note."""
+    if isinstance(error, DigestifError) or _names_an_extra(error):  # its message says what to do
+        return ConfigError(f"{what}: {_located(error, message_of(error))}")
+    refusal = ConfigError(f"{what}: {_located(error, reason_of(error))}")
     refusal.add_note(_trace(error))
     return refusal
 
@@ -144,15 +146,26 @@ def _is_importing(trace: TracebackType) -> bool:
     return file == __file__ or "importlib" in file
 
 
-def _place(error: BaseException) -> str:
-    """An error of an application's module, and the line that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+def _names_an_extra(error: BaseException) -> bool:
+    """Return True if Digestif says which of its extras is missing."""
+    return isinstance(error, ModuleNotFoundError) and isinstance(error.__cause__, ModuleNotFoundError)
+
+
+def _located(error: BaseException, reason: str) -> str:
+    """The reason of an error, and the innermost line outside of Digestif and Python's own modules."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        found = trace if _is_of_application(trace) else found
         trace = trace.tb_next
-    reason = redacted_lines(reason_of(error))
-    if trace is None or isinstance(error, SyntaxError):
+    reason = redacted_lines(reason)
+    if found is None or isinstance(error, SyntaxError):
         return reason
-    return f"{reason} ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
+    return f"{reason} ({Path(found.tb_frame.f_code.co_filename).name}, line {found.tb_lineno})"
+
+
+def _is_of_application(trace: TracebackType) -> bool:
+    package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+    return package != "digestif" and package not in sys.stdlib_module_names
 
 
 def _hint(module: str, owner: object, name: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from digestif.cli.departure import departure, resumption
+from digestif.cli.departure import flushed, resumption, unflushed
 from digestif.cli.output import counted, printable
 from digestif.cli.session import Function, Session, complete_timeline, timeline_argument, with_session
 
@@ -29,7 +29,7 @@ def _each(
     act: "Callable[[Digests, str], bool]",
     *,
     did: "str | Callable[[Digests, Sequence[str]], str]",
-    not_: str,
+    not_: "str | Callable[[Digests, str], str]",
     exact: bool,
     makes: bool = False,
     letters: bool = False,
@@ -48,7 +48,7 @@ def _each(
                 done = _each_match(session, digests, name, matches, act, tell=tell)
             else:
                 done = act(digests, name)
-                text = tell(digests, [name]) if done else not_
+                text = tell(digests, [name]) if done else not_(digests, name) if callable(not_) else not_
                 session.answer(f"{printable(name)} {text}", {"timeline": name, "done": done})
             missed += not done
     return 1 if missed else 0
@@ -114,8 +114,8 @@ def flush(session: Session, timelines: Sequence[str], exact: bool) -> int:
         session,
         timelines,
         lambda digests, name: digests.flush(name),
-        did=lambda digests, names: f"is ready: {departure(digests, names)}",
-        not_="is not waiting: there is nothing to flush",
+        did=flushed,
+        not_=unflushed,
         exact=exact,
     )
 

@@ -17,6 +17,31 @@ def departure(digests: "Digests", names: Sequence[str]) -> str:
     return "; ".join(filter(None, [_told(held, names), others])) if held else "the next worker delivers it"
 
 
+def flushed(digests: "Digests", names: Sequence[str]) -> str:
+    """What becomes of timelines that were flushed: part of a sentence. One without records has nothing to deliver."""
+    full = [name for name in names if _has_records(digests, name)]
+    empty = len(names) - len(full)
+    if not full:
+        return "has nothing pending: no message is sent, only its cool-down ends"
+    rest = f"; {counted(empty, 'of them has', 'of them have')} nothing pending: no message is sent" if empty else ""
+    return f"is ready: {departure(digests, full)}{rest}"
+
+
+def unflushed(digests: "Digests", name: str) -> str:
+    """Why there was nothing to flush."""
+    found = digests.timeline(name)
+    if found.state == "ready" and _has_records(digests, name):
+        return f"is ready already: {departure(digests, [name])}"
+    if found.state == "open":
+        return "is being delivered now"
+    return "has nothing pending: there is nothing to flush"
+
+
+def _has_records(digests: "Digests", name: str) -> bool:
+    found = digests.timeline(name)
+    return bool(found.pending or found.in_digest)
+
+
 def resumption(digests: "Digests", names: Sequence[str]) -> str:
     """That these timelines go on, and what holds them back."""
     return "; ".join(filter(None, ["goes on", _told(_obstacles(digests, names), names)]))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from digestif.cli.output import as_json, counted, facts, fitted, plain, printable, span, stamp, when
+from digestif.cli.output import ago, as_json, counted, due, facts, fitted, plain, printable, span, stamp, when
 from digestif.cli.queries import time_of
 from digestif.cli.session import Session, with_session
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from digestif import Backlog, ChannelOutage, FailedAttempt, Ledger, LiveWorker
+    from digestif.core.workers import PolicyConflict
 
 FAILURES = 20  # that are counted
 WORKERS = 5  # that are shown one by one
@@ -93,14 +94,16 @@ def repair(session: Session, dry_run: bool) -> int:
 @with_session
 def status(session: Session) -> None:
     """Show store, workers, closed channels, backlog and ledger."""
+    from digestif.core.workers import policy_conflicts
     from digestif.stores.versions import versions
 
     with session.digests(reads=True) as digests:
-        store = digests.store
+        store, store_line = digests.store, session.described(digests)
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
         outages, workers, failures = digests.outages(), digests.workers(), digests.failures(FAILURES)
+        conflicts = policy_conflicts(workers)
         known: dict[str, Any] = {
-            "store": session.place,
+            "store": session.place_of(digests),
             "namespace": store.namespace,
             "enabled": digests.enabled,
             "durability": str(store.durability),
@@ -109,7 +112,12 @@ def status(session: Session) -> None:
             "moving_since": _moving_since(store),
         }
     if session.as_json:
-        found: dict[str, Sequence[Any]] = {"workers": workers, "outages": outages, "failures": failures}
+        found: dict[str, Sequence[Any]] = {
+            "workers": workers,
+            "policy_conflicts": conflicts,
+            "outages": outages,
+            "failures": failures,
+        }
         lists = {name: [plain(each) for each in values] for name, values in found.items()}
         click.echo(as_json({**known, **lists, "backlog": plain(backlog), "ledger": _with_balance(counts)}))
         return
@@ -117,17 +125,18 @@ def status(session: Session) -> None:
     click.echo(
         facts(
             [
-                ("store", f"{known['store']}, namespace {known['namespace']}"),
+                ("store", f"{store_line}, namespace {known['namespace']}"),
                 ("durability", survives),
                 *([("move", _move(known["moving_since"], now=now))] if known["moving_since"] is not None else []),
                 ("partitions", f"{known['partitions']}"),
                 ("versions", ", ".join(f"{name} {version}" for name, version in known["versions"].items())),
                 *workers_live(workers, now=now),
+                *policies_that_differ(conflicts),
                 *channels_down(outages, now=now),
                 *being_retried(failures),
                 ("timelines", in_states(backlog)),
                 ("due", lateness(backlog, now=now)),
-                *([("oldest", f"record arrived {span(backlog.oldest)} ago")] if backlog.oldest is not None else []),
+                *([("oldest", f"record arrived {ago(backlog.oldest)}")] if backlog.oldest is not None else []),
                 *fates(counts),
                 ("dead", dead_advice(counts)),
                 ("ledger", balance(counts)),
@@ -147,9 +156,16 @@ def workers_live(workers: "Sequence[LiveWorker]", *, now: float) -> list[tuple[s
 
 def _worker(worker: "LiveWorker", *, now: float) -> str:
     patterns = ", ".join(worker.patterns[:3]) + (f" and {len(worker.patterns) - 3:,} more" * (len(worker.patterns) > 3))
-    since, silent = span(max(0.0, worker.seen - worker.since)), now - worker.seen
-    seen = f", seen {span(silent)} ago" if silent > SILENT else ""
-    return f"{worker.name} on {worker.host} (process {worker.pid}) for {since} serves {patterns}{seen}"
+    silent = now - worker.seen
+    seen = f", seen {ago(silent)}" if silent > SILENT else ""
+    place = f"{worker.name} on {worker.host} (process {worker.pid})"
+    return f"{place} serves {patterns}, started {ago(now - worker.since)}{seen}"
+
+
+def policies_that_differ(conflicts: "Sequence[PolicyConflict]") -> list[tuple[str, str]]:
+    """A line for each pattern for which live workers have different policies."""
+    differ = click.style("differ", fg="yellow") + " between workers for "
+    return [("policies", f"{differ}{printable(str(conflict))}") for conflict in conflicts]
 
 
 def channels_down(outages: "Sequence[ChannelOutage]", *, now: float) -> list[tuple[str, str]]:
@@ -169,7 +185,7 @@ def _state_of(outage: "ChannelOutage", *, now: float) -> str:
     since = span(max(0.0, now - outage.since))
     if outage.next_probe is None:
         return click.style("answers again", fg="green") + f" after {since}; its digests return"
-    again = f"next try {when(outage.next_probe, now=now)}" if outage.next_probe > now else "a try is due"
+    again = f"next try {due(outage.next_probe, now=now)}"
     down = click.style(f"down for {since}", fg="red", bold=True)
     return f"{down}, {again}: {printable(outage.reason)}"
 
@@ -202,7 +218,7 @@ def _paused(backlog: "Backlog") -> str:
 def lateness(backlog: "Backlog", *, now: float) -> str:
     """How many may be delivered now, and how late they are; otherwise when the next one is due."""
     if backlog.due:
-        return f"{backlog.due:,} now, the first for {span(backlog.late)}"
+        return f"{backlog.due:,} now" + (f", the first for {span(backlog.late)}" if backlog.late >= 1 else "")
     if backlog.next_due is None or backlog.next_due <= now:
         return "none"
     return f"none; the next {when(backlog.next_due, now=now)} ({stamp(backlog.next_due, now=now)})"

@@ -6,6 +6,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from digestif.core.spans import ago as ago
+from digestif.core.spans import due as due
 from digestif.core.spans import span as span
 from digestif.core.spans import when as when
 
@@ -162,7 +164,7 @@ def clock(at: float, *, now: float, zone: str | None = None) -> str:
     """A time in local time, or in a zone, with its date unless that is today."""
     moment = _local(at, zone)
     if moment is None:
-        return f"{at:.0f}"
+        return "before the year 1" if at < 0 else "after the year 9999"
     today = _local(now, zone)
     form = "%H:%M:%S" if today is not None and moment.date() == today.date() else "%Y-%m-%d %H:%M:%S"
     return moment.strftime(form)

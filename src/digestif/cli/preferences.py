@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from digestif.cli.output import counted, printable, when
+from digestif.cli.output import counted, due, printable
 from digestif.cli.session import Session, timeline_argument, with_session
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _due(digests: "Digests", timeline: str) -> str:
     found = digests.timeline(timeline)
     if found.due is None or not found.pending:
         return ""
-    return f"; due {when(found.due, now=digests.store.time(0) / 1000)}"
+    return f"; due {due(found.due, now=digests.store.time(0) / 1000)}"
 
 
 COMMANDS = [prefer, policy, replan]

@@ -11,6 +11,7 @@ from digestif.cli.output import (
     as_json,
     clock,
     counted,
+    due,
     facts,
     fitted,
     plain,
@@ -24,6 +25,8 @@ from digestif.cli.output import (
     zone_name,
 )
 from digestif.cli.session import Function, Session, timeline_argument, with_session
+from digestif.core.times import to_seconds
+from digestif.core.transfer import FOREVER
 
 if TYPE_CHECKING:
     from digestif import Digests, Sighting, Timeline
@@ -97,13 +100,13 @@ def timeline_table(found: "Iterable[Timeline]", *, now: float) -> Iterator[str]:
 
 
 def _row(timeline: "Timeline", *, now: float) -> tuple[str, ...]:
-    due = timeline.was_due if timeline.due is None else timeline.due
+    at = timeline.was_due if timeline.due is None else timeline.due
     return (
         printable(timeline.key),
         _state(timeline),
         f"{timeline.pending:,}",
         f"{timeline.in_digest:,}" if timeline.in_digest else "",
-        "" if due is None else when(due, now=now),
+        "" if at is None else due(at, now=now),
         "" if timeline.last is None else when(timeline.last, now=now),
         printable(timeline.cadence or ""),
     )
@@ -133,9 +136,9 @@ def show(session: Session, timeline: str) -> int:
         click.echo(as_json({**plain(found), **known}))
         return 0 if is_stored else 1
     lines = [("timeline", printable(timeline)), ("state", _state(found))]
-    due = found.was_due if found.due is None else found.due
-    if due is not None:
-        lines.append(("due", f"{when(due, now=now)} ({stamp(due, now=now)})"))
+    at = found.was_due if found.due is None else found.due
+    if at is not None:
+        lines.append(("due", f"{due(at, now=now)} ({stamp(at, now=now)})"))
     if has_policy:
         lines.append(("policy", printable(f"{why.policy} ({why.source})")))
     lines.append(("pending", counted(found.pending, "record")))
@@ -203,7 +206,7 @@ def explain(session: Session, timeline: str) -> None:
         told += " Without --app or --config, your policies are not known here."
     click.echo(wrapped(printable(told)))
     shown = [(name.replace("_", " "), _fact(name, value, now=now, zone=explanation.zone)) for name, value in known]
-    next_ = "never by itself" if explanation.next is None else when(explanation.next, now=now)
+    next_ = "never by itself" if explanation.next is None else due(explanation.next, now=now)
     click.echo(facts([*((name, text) for name, text in shown if text), ("next", next_)]))
 
 
@@ -215,14 +218,18 @@ def _local(text: str, *, now: float, zone: str | None) -> str:
     return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now, zone=zone), text)
 
 
-TIMES = ("due", "last", "first_pending", "deadline", "lease_until", "by_delays")
+DUE_TIMES = ("due", "by_delays", "deadline")
+TIMES = (*DUE_TIMES, "last", "first_pending", "lease_until")
 
 
 def _fact(name: str, value: object, *, now: float, zone: str | None) -> str:
     if value is None or value is False:
         return ""
     if name in TIMES and isinstance(value, float):
-        return f"{clock(value, now=now, zone=zone)} ({when(value, now=now)})"
+        if value >= to_seconds(FOREVER):
+            return "the move ends or is given up"
+        seen = due(value, now=now) if name in DUE_TIMES else when(value, now=now)
+        return f"{clock(value, now=now, zone=zone)} ({seen})"
     if isinstance(value, dict):
         return ", ".join(f"{part} {what}" for part, what in value.items())
     return printable(str(value))

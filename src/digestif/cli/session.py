@@ -155,9 +155,17 @@ class Session:
                 "DIGESTIF_STORE in the environment, or --app module:digests for that of your program"
             )
 
+    def place_of(self, digests: "Digests") -> str:
+        """The store of an engine as it may be shown."""
+        return digests._place if self._app else self.place
+
+    def described(self, digests: "Digests") -> str:
+        """The store of an engine, and the application that names it."""
+        return self.place_of(digests) + (f", of {self._app}" if self._app else "")
+
     @property
     def place(self) -> str:
-        """The store as it may be shown: without its password."""
+        """The store as it may be shown: without its password. Of an application, its name."""
         if self._app:
             return self._app
         from digestif.dsn import redacted

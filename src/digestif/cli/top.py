@@ -9,7 +9,7 @@ import click
 
 from digestif.cli.dead import letter_table
 from digestif.cli.ledger import balance, channels_down, fates, in_states, lateness
-from digestif.cli.output import as_json, counted, cut, facts, is_terminal, plain, printable, span, stamp, width
+from digestif.cli.output import ago, as_json, counted, cut, facts, is_terminal, plain, printable, stamp, width
 from digestif.cli.queries import time_of, timeline_document, timeline_table, unhandled, unhandled_note
 from digestif.cli.session import Session, with_session
 from digestif.errors import StoreError
@@ -99,7 +99,7 @@ def lines(snapshot: Snapshot, place: str, rows: int) -> Iterator[str]:
     title = f"digestif top  {stamp(now, now=now)}  "
     yield click.style("digestif top", bold=True) + title.removeprefix("digestif top") + cut(place, width() - len(title))
     yield ""
-    oldest = "none" if backlog.oldest is None else f"arrived {span(backlog.oldest)} ago"
+    oldest = "none" if backlog.oldest is None else f"arrived {ago(backlog.oldest)}"
     yield from facts(
         [
             ("rates", f"in {_rate(snapshot.accepted_rate)}   out {_rate(snapshot.delivered_rate)}"),
@@ -152,10 +152,10 @@ def top(session: Session, once: bool, interval: float) -> None:
         if session.as_json:
             _stream(digests, once=once, interval=interval)
         elif once or not is_terminal():
-            for line in lines(take(digests), session.place, ROWS):
+            for line in lines(take(digests), session.described(digests), ROWS):
                 click.echo(line)
         else:
-            _live(digests, session.place, interval)
+            _live(digests, session.described(digests), interval)
 
 
 def _stream(digests: "Digests", *, once: bool, interval: float) -> None:

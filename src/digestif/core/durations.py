@@ -13,9 +13,17 @@ _WHOLE = re.compile(rf"(?:{_PIECE.pattern})+|{_NUMBER}", re.ASCII)
 
 def read_duration(field: str, text: str) -> float:
     """Seconds of 1h30m; a number alone is seconds. Raises ConfigError with the name of the field."""
+    seconds = seconds_of(text)
+    if seconds is None:
+        raise ConfigError(f"{field}: {shortened(text)} is not a duration such as 90s, 5m, 1h30m or 2d")
+    return seconds
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds of 1h30m; None if the text is not a duration."""
     written = text.strip()
     if not _WHOLE.fullmatch(written):
-        raise ConfigError(f"{field}: {shortened(text)} is not a duration such as 90s, 5m, 1h30m or 2d")
+        return None
     pieces = _PIECE.findall(written)
     if not pieces:
         return float(written)

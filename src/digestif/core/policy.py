@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from digestif.core import policy_text
 from digestif.core.backoff import Exponential, Intervals, Retry
-from digestif.core.durations import written_duration
+from digestif.core.durations import seconds_of, written_duration
 from digestif.core.terms import FIRST_DELAY, GIVEN, INCREMENT, MAXIMUM, Openings, Terms
 from digestif.core.texts import did_you_mean, reason_of, shortened
 from digestif.core.times import LONGEST, Duration, Millis, in_seconds, is_duration, to_millis, to_seconds
@@ -28,11 +28,14 @@ _GIVEN = {FIRST_DELAY: "first_delay", INCREMENT: "increment_delay", MAXIMUM: "ma
 
 
 def refuse_unknown(cls: type[T]) -> type[T]:
-    """Let a dataclass answer an unknown option with a ConfigError that suggests the right one."""
+    """Let a dataclass answer an unknown or unnamed option with a ConfigError that says what to write."""
     init = cls.__init__
 
     @wraps(init)
-    def checked(self: Any, **options: Any) -> None:
+    def checked(self: Any, *unnamed: object, **options: Any) -> None:
+        if unnamed:
+            parse = f"; {cls.__name__}.parse reads a text" if hasattr(cls, "parse") else ""
+            raise ConfigError(f"{cls.__name__}: {shortened(unnamed[0])} is no option; give options by name{parse}")
         check_options(cls, options)
         init(self, **options)
 
@@ -51,26 +54,44 @@ def check_options(cls: type, options: Iterable[str]) -> None:
 @refuse_unknown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """When a timeline is delivered, and how much it keeps. Durations in seconds; a timedelta is taken as well."""
+    """When a timeline is delivered, and how much it keeps. Durations in seconds; a timedelta is taken as well.
 
-    first_delay: float = 0  # wait before the first delivery of an idle timeline
-    minimum_delay: float = 300  # cool-down after a delivery
-    increment_delay: float = 30  # each record added while waiting moves the due time by this much…
-    maximum_delay: float = 1800  # …but never past this, counted from the last delivery
-    quiet: float | None = None  # instead of increments: this much silence, at most maximum_delay after the first
-    backoff: Backoff | None = None  # from iteration to cool-down, instead of minimum_delay and increments
-    max_records: int | None = None  # this many pending make the timeline due at once
-    capacity: int | None = 10_000  # the newest are kept, the rest is dropped and counted
-    max_bytes: int | None = 32 << 20  # of a digest, as stored: the newest are kept, at least one, the rest is dropped
-    ttl: float | None = WEEK  # pending records older than this expire and are counted; longer with a rare window
-    attempts: int = 8  # then the digest is buried
-    retry: Retry = field(default_factory=Retry)  # the wait after a failed attempt
-    lapses: int = 3  # leases that lapse while the digest is tried alone; then it is buried
-    give_up_after: float | None = (
-        None  # from its first failed attempt a digest is tried for so long; by default ttl / 2
-    )
-    redelivery: Literal["merge", "same"] = "merge"  # after a failure: with newer records, or exactly as it was
-    window: Window | None = None  # the times or hours at which a digest may leave
+    Options, with their defaults:
+
+    - first_delay=0: wait before the first delivery of an idle timeline
+    - minimum_delay=300: cool-down after a delivery
+    - increment_delay=30: each record added while waiting moves the due time by this much …
+    - maximum_delay=1800: … but never past this, counted from the last delivery
+    - quiet=None: instead of increments: this much silence, at most maximum_delay after the first record
+    - backoff=None: a function from iteration to cool-down, instead of minimum_delay and increments
+    - max_records=None: this many pending records make the timeline due at once
+    - capacity=10_000: the newest records are kept, the rest is dropped and counted
+    - max_bytes=33_554_432: of a digest, as stored: the newest records are kept, at least one, the rest is dropped
+    - ttl=604_800: pending records older than this expire and are counted; longer with a window that opens rarely
+    - attempts=8: then the digest is buried as a dead letter
+    - retry=Retry(): the wait after a failed attempt
+    - lapses=3: leases that lapse while the digest is tried alone; then it is buried
+    - give_up_after=None: how long a digest is tried from its first failed attempt on; None: half of ttl
+    - redelivery="merge": a digest that failed comes again with newer records; "same": exactly as it was
+    - window=None: the times or hours at which a digest may leave, a Window
+    """
+
+    first_delay: float = 0
+    minimum_delay: float = 300
+    increment_delay: float = 30
+    maximum_delay: float = 1800
+    quiet: float | None = None
+    backoff: Backoff | None = None
+    max_records: int | None = None
+    capacity: int | None = 10_000
+    max_bytes: int | None = 32 << 20
+    ttl: float | None = WEEK
+    attempts: int = 8
+    retry: Retry = field(default_factory=Retry)
+    lapses: int = 3
+    give_up_after: float | None = None
+    redelivery: Literal["merge", "same"] = "merge"
+    window: Window | None = None
 
     if TYPE_CHECKING:  # a timedelta is kept as its seconds
 
@@ -97,10 +118,10 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in ("first_delay", "minimum_delay", "increment_delay", "maximum_delay"):
-            object.__setattr__(self, name, check_delay(name, getattr(self, name)))
+            object.__setattr__(self, name, self._delay(name))
         for name in ("quiet", "ttl", "give_up_after"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, check_delay(name, getattr(self, name)))
+                object.__setattr__(self, name, self._delay(name))
         for name in ("max_records", "capacity", "max_bytes"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name))
@@ -111,10 +132,22 @@ class Policy:
             object.__setattr__(self, "ttl", self.default_ttl)
         self._check_order()
 
+    def _delay(self, name: str) -> float:
+        """The seconds of a field. The error for a text such as 5m names `Policy.parse`."""
+        value = getattr(self, name)
+        try:
+            return check_delay(name, value)
+        except ConfigError as error:
+            if not isinstance(value, str) or (seconds := seconds_of(value)) is None:
+                raise
+            text = f"{policy_text.name_of(name)}={value.strip()}"
+            raise ConfigError(f'{error}; write {seconds:g}, or Policy.parse("{text}")') from None
+
     def _check_choices(self) -> None:
         if self.window is not None and not isinstance(self.window, Window):
             raise ConfigError(
                 f'window: {shortened(self.window)} is not a Window such as Window.daily("09:00", tz="UTC")'
+                + ("; Window.parse reads a text" if isinstance(self.window, str) else "")
             )
         if self.redelivery not in ("merge", "same"):
             raise ConfigError(f'redelivery: {shortened(self.redelivery)} is neither "merge" nor "same"')
@@ -126,7 +159,8 @@ class Policy:
     def _check_order(self) -> None:
         if self.minimum_delay > self.maximum_delay and self.backoff is None:
             raise ConfigError(
-                f"minimum_delay: {self.minimum_delay:g} is more than maximum_delay {self.maximum_delay:g}"
+                f"minimum_delay: {self.minimum_delay:g} is more than maximum_delay {self.maximum_delay:g}; "
+                f"make that at least {self.minimum_delay:g}"
             )
         if self.quiet is not None and self.quiet > self.maximum_delay:
             raise ConfigError(f"quiet: {self.quiet:g} is more than maximum_delay {self.maximum_delay:g}")

@@ -63,7 +63,7 @@ def _read_head(head: str) -> Options:
     if at and kind in KINDS:
         return _calendar(Window.parse(head))
     name, at, _ = head.casefold().partition(" ")[0].partition("@")
-    known = [*PLAIN_HEADS, "debounce:2m/15m", *(f"{kind}@…" for kind in KINDS)]
+    known = [*PLAIN_HEADS, "debounce:2m/15m", *(f"{kind}@…" for kind in KINDS), "minimum=5m"]
     raise ConfigError(f"policy: {shortened(head)} is unknown{did_you_mean(f'{name}@…' if at else name, known)}")
 
 
@@ -211,6 +211,11 @@ def _optional(form: _Form) -> _Form:
         lambda name, text: None if text == "none" else form.read(name, text),
         lambda value: "none" if value is None else form.write(value),
     )
+
+
+def name_of(field: str) -> str:
+    """The name of a policy's field in a text."""
+    return _FORMS[field].name
 
 
 _FORMS = {

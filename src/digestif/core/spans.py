@@ -26,7 +26,19 @@ def exact_span(millis: int) -> str:
 
 
 def when(at: float, *, now: float) -> str:
-    """A time seen from now: in 4 min 10 s, 3 s ago."""
-    if abs(at - now) < 0.5:
-        return "now"
-    return f"in {span(at - now)}" if at > now else f"{span(now - at)} ago"
+    """A time seen from now: in 4 min 10 s, now, just now, 3 s ago."""
+    if at <= now:
+        return ago(now - at)
+    return "now" if at - now < 0.5 else f"in {span(at - now)}"
+
+
+def ago(seconds: float) -> str:
+    """A time in the past, this long ago: just now, 3 s ago."""
+    return "just now" if seconds < 0.5 else f"{span(seconds)} ago"
+
+
+def due(at: float, *, now: float) -> str:
+    """A time at which something is to be done, seen from now: in 4 min 10 s, now, now, 3 s late."""
+    if at - now >= 0.5:
+        return f"in {span(at - now)}"
+    return "now" if now - at < 1 else f"now, {span(now - at)} late"

@@ -51,12 +51,12 @@ def in_one_line(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
-def did_you_mean(name: str, known: list[str], *, or_all: bool = True) -> str:
+def did_you_mean(name: str, known: list[str], *, or_all: bool = True, cutoff: float = 0.5) -> str:
     """The end of an error message: the most similar known name, or all names."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     if near:
         return f"; did you mean {near[0]}?"
-    return f"; there are {', '.join(known)}" if or_all else ""
+    return f"; there {'is' if len(known) == 1 else 'are'} {', '.join(known)}" if or_all else ""
 
 
 def shortened_text(text: str, length: int) -> str:

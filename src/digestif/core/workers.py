@@ -1,6 +1,9 @@
 """Live workers, as they note themselves in the store and as people see them."""
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from msgspec import Struct
 
@@ -11,6 +14,7 @@ MOST_WORKERS = 200  # that are noted at once
 MOST_PATTERNS = 50  # of one worker; it counts as one that serves everything if it has more
 LONGEST_NAME = 100  # characters of the names of a worker and its host
 LONGEST_PATTERN = 200
+LONGEST_POLICY = 100
 
 
 class WorkerNote(Struct, frozen=True):
@@ -22,6 +26,7 @@ class WorkerNote(Struct, frozen=True):
     since: Millis
     seen: Millis
     patterns: tuple[str, ...]
+    policies: dict[str, str] = {}  # by pattern, as texts; workers of older releases note none
 
     def is_live(self, now: Millis) -> bool:
         gone_at = self.seen + LIVE + 1
@@ -38,6 +43,19 @@ class LiveWorker:
     since: float
     seen: float
     patterns: tuple[str, ...]  # of its handlers and routes
+    policies: Mapping[str, str] = field(default_factory=dict)  # in its code, as texts, by pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConflict:
+    """Live workers whose code has different policies for one pattern."""
+
+    pattern: str
+    policies: Mapping[str, tuple[str, ...]]  # from the text of a policy to the workers that have it, as host:process
+
+    def __str__(self) -> str:
+        texts = [f"{policy} ({', '.join(workers)})" for policy, workers in self.policies.items()]
+        return f"{self.pattern}: {' or '.join(texts)}"
 
 
 def noted_patterns(patterns: list[str]) -> tuple[str, ...]:
@@ -46,6 +64,46 @@ def noted_patterns(patterns: list[str]) -> tuple[str, ...]:
     if len(known) == len(patterns) <= MOST_PATTERNS:
         return tuple(known)
     return (*known[: MOST_PATTERNS - 1], "*")
+
+
+def noted_policies(texts: Mapping[str, str], patterns: Sequence[str]) -> dict[str, str]:
+    """The policies of noted patterns. A long text is cut, and told from others by a hash."""
+    return {pattern: _noted_policy(texts[pattern]) for pattern in patterns if pattern in texts}
+
+
+def _noted_policy(text: str) -> str:
+    if len(text) <= LONGEST_POLICY:
+        return text
+    return f"{text[: LONGEST_POLICY - 13]}… #{blake2b(text.encode('utf-8', 'replace'), digest_size=5).hexdigest()}"
+
+
+def policy_conflicts(workers: Sequence[LiveWorker]) -> list[PolicyConflict]:
+    """The patterns for which live workers have different policies, by name.
+
+    A worker that was seen last before another one started does not count: it may have died, and been replaced.
+    """
+    by_pattern: defaultdict[str, dict[str, list[LiveWorker]]] = defaultdict(dict)
+    for worker in workers:
+        for pattern, text in worker.policies.items():
+            by_pattern[pattern].setdefault(text, []).append(worker)
+    return [_conflict(pattern, texts) for pattern, texts in sorted(by_pattern.items()) if _are_at_odds(texts)]
+
+
+def _are_at_odds(by_text: Mapping[str, Sequence[LiveWorker]]) -> bool:
+    """Return True if two of these workers, with different texts, ran at the same time."""
+    groups = list(by_text.values())
+    return any(
+        one.seen >= other.since and other.seen >= one.since
+        for index, group in enumerate(groups)
+        for one in group
+        for others in groups[index + 1 :]
+        for other in others
+    )
+
+
+def _conflict(pattern: str, by_text: Mapping[str, Sequence[LiveWorker]]) -> PolicyConflict:
+    names = {text: tuple(f"{each.host}:{each.pid}" for each in workers) for text, workers in sorted(by_text.items())}
+    return PolicyConflict(pattern=pattern, policies=names)
 
 
 def shown(note: WorkerNote) -> LiveWorker:
@@ -57,4 +115,5 @@ def shown(note: WorkerNote) -> LiveWorker:
         since=to_seconds(note.since),
         seen=to_seconds(note.seen),
         patterns=note.patterns,
+        policies=note.policies,
     )

@@ -168,6 +168,15 @@ class ShortWindow(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoliciesDiffer(Event):
+    """Live workers have different policies in their code for one pattern: which one holds depends on the worker."""
+
+    level: ClassVar[int] = logging.WARNING
+    pattern: str
+    policies: str  # which, and the workers that have them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStopping(Event):
     """A worker was stopped: it claims nothing more, and waits for handlers that are running."""
 

@@ -160,6 +160,10 @@ class Policies:
         """A text for the policy of each pattern, of a program without any for `*`. It changes if the code does."""
         return {p: source.fingerprint for p, source in self._sources.items()} or {"*": self._engine.fingerprint}
 
+    def texts(self) -> dict[str, str]:
+        """The policy of each pattern as a text that is the same in every process with the same code."""
+        return {pattern: source.text for pattern, source in self._sources.items()}
+
 
 def check_policy(policy: object) -> None:
     """ConfigError unless it is a Policy, a function from timeline to Policy, or None."""
@@ -253,6 +257,13 @@ class _Source(ABC):
     def failure(self, timeline: str) -> str | None:  # noqa: ARG002  # for functions
         """Why the policy of a timeline could not be told when it was asked for last."""
         return None
+
+    @property
+    def text(self) -> str:
+        """The policy; a function by its name, without its module, which is __main__ in a process that it started."""
+        if isinstance(self.policy, Policy):
+            return _fingerprint(self.policy)
+        return f"function {getattr(self.policy, '__qualname__', type(self.policy).__qualname__)}"
 
     @property
     def fingerprint(self) -> str:

@@ -171,6 +171,19 @@ class Route:
         channel = self.open_channel()
         return channel.name or f"{channel.scheme} of {self.pattern}"
 
+    def check_recipient(self) -> None:
+        """Raise ConfigError if the channel refuses every recipient that `to` or a pattern without a star can give."""
+        if callable(self.to) or (self.to is None and "*" in self.pattern):
+            return
+        channel = self.open_channel()
+        recipients = {
+            self.recipient(self.pattern) if self.to is None else filled(self.to, timeline=name) for name in _NAMES
+        }
+        faults = [channel.refusal(recipient) for recipient in sorted(recipients)]
+        if all(faults):
+            why = "; the recipient is the name of the timeline, unless `to` gives another" if self.to is None else ""
+            raise ConfigError(f"to: {faults[0]}{why}")
+
     def recipient(self, timeline: str) -> str:
         """The recipient of a timeline's digests."""
         if callable(self.to):
@@ -230,6 +243,7 @@ class Route:
         return wording_of(words).reason.format(recipient=recipient) if "@" in recipient else ""
 
 
+_NAMES = ("ada", "ada@example.org")  # of timelines that `to` may be written for
 _NONE = type(None)
 # By option: its types, and their description in an error.
 _KINDS: dict[str, tuple[tuple[Any, ...], str]] = {

@@ -22,7 +22,8 @@ class Routes:
         self._background = background
 
     def add(self, route: Route) -> None:
-        """Raises ConfigError if the pattern has a handler already, or the channel or the template is wrong."""
+        """Raises ConfigError if the pattern has a handler already, or channel, recipient or template are wrong."""
+        route.check_recipient()
         added = RouteHandler(route, self._archive)
         redelivery = route.redelivery_over_policy()
         self._handlers.add(

@@ -42,7 +42,7 @@ class WrongSettings(ConfigError):
 
 
 def warnings_of(settings: Settings) -> list[Problem]:
-    """What a service can run with, although it is hardly meant: windows that its worker may miss, too many prefixes."""
+    """What a service can run with, although it is hardly meant: missed windows, no route, too many prefixes."""
     routes = {f"routes[{place}].policy": route.options.get("policy") for place, route in enumerate(settings.routes)}
     cadences = {f"cadences.{name}": text for name, text in settings.cadences.items() if text != "off"}
     found: list[Problem] = []
@@ -51,6 +51,9 @@ def warnings_of(settings: Settings) -> list[Problem]:
         doubt = None if window is None else window.missed_by(settings.worker.poll)
         if doubt is not None:
             found.append(Problem(path=path, text=doubt))
+    if not settings.routes:
+        doubt = "there is none: records are accepted, and nothing is delivered unless a program of yours does"
+        found.append(Problem(path="routes", text=doubt))
     prefixes = len({token.prefix for token in settings.tokens} - {""})
     if prefixes > MOST_TENANTS:
         doubt = f"have {prefixes:,} prefixes, and {MOST_TENANTS} of a namespace have bounds of their own: others share"

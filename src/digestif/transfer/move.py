@@ -37,13 +37,15 @@ from digestif.transfer.lock import LOCK_SECONDS, MoveLock
 PAGE_BYTES = 2**20  # of payloads in one import; a single record may be larger
 LETTERS = 50  # dead letters that are copied together
 PAUSE_SECONDS = 0.2  # between two passes that move nothing
+NAMES_REMEMBERED = 100_000  # of timelines: one that comes again is counted once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far a move is."""
 
-    timelines: int = 0  # parcels of pending records and of unfinished digests that were moved
+    timelines: int = 0  # that were moved, each once; of more than NAMES_REMEMBERED those that come again count again
+    parcels: int = 0  # of pending records and of unfinished digests: a timeline that gets new records comes again
     letters: int = 0
     records: int = 0
     waiting: int = 0  # timelines that can't be moved yet: a delivery is under way, in the source or the target
@@ -52,7 +54,7 @@ class Progress:
 
     @property
     def moved(self) -> tuple[int, int, int]:
-        return self.timelines, self.letters, self.records
+        return self.parcels, self.letters, self.records
 
 
 class Move:
@@ -74,6 +76,7 @@ class Move:
         self._stop = _Stop()
         self._lock = MoveLock(source, target, seconds=lock_seconds)
         self._limit = self._room = min(source.page_records, target.page_records)
+        self._seen: set[str] = set()  # names of timelines that were moved
         self.progress = Progress()
 
     def stop(self) -> None:
@@ -108,7 +111,7 @@ class Move:
         while not self._stop.is_set():
             before = self.progress
             left = self._pass()
-            if left == 0 and self.progress.timelines - before.timelines <= PAGE_TIMELINES:
+            if left == 0 and self.progress.parcels - before.parcels <= PAGE_TIMELINES:
                 self._report_progress(following=True)
             if self.progress.moved != before.moved:
                 idle_since = monotonic()
@@ -228,11 +231,19 @@ class Move:
         if whole:
             self._source.commit_export(whole, now=self._now())
             self._target.delete_progress(whole)
-        letters = sum(1 for parcel in whole if parcel.kind is ParcelKind.LETTER)
-        self._report_progress(
-            timelines=self.progress.timelines + len(whole) - letters, letters=self.progress.letters + letters
-        )
+        self._count(whole)
         return whole
+
+    def _count(self, moved: Sequence[Parcel]) -> None:
+        names = [parcel.timeline for parcel in moved if parcel.kind is not ParcelKind.LETTER]
+        fresh = set(names) - self._seen
+        self._seen.update(sorted(fresh)[: NAMES_REMEMBERED - len(self._seen)])
+        before = self.progress
+        self._report_progress(
+            timelines=before.timelines + len(fresh),
+            parcels=before.parcels + len(names),
+            letters=before.letters + len(moved) - len(names),
+        )
 
     def _copy_page(
         self, rest: Sequence[tuple[Parcel, ImportProgress]], whole: list[Parcel]

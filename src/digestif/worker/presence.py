@@ -5,10 +5,11 @@ import socket
 import threading
 
 from digestif.attempts import Attempts
-from digestif.attempts.worker_notes import note_worker
+from digestif.attempts.worker_notes import live_workers, note_worker
 from digestif.core.texts import shortened_text
 from digestif.core.times import Millis
-from digestif.core.workers import LONGEST_NAME, WorkerNote, noted_patterns
+from digestif.core.workers import LONGEST_NAME, WorkerNote, noted_patterns, noted_policies, policy_conflicts
+from digestif.events.engine import PoliciesDiffer
 from digestif.ids import fresh_id
 
 
@@ -23,6 +24,7 @@ class Presence:
         self._since: Millis | None = None
         self._lock = threading.Lock()
         self._has_left = False
+        self._reported: set[str] = set()  # patterns with different policies
 
     def renew(self) -> None:
         """Raises StoreError if the store does not answer."""
@@ -32,8 +34,17 @@ class Presence:
             now = self._attempts.time()
             self._since = now if self._since is None else self._since
             patterns = noted_patterns([handler.pattern for handler in self._attempts.handlers])
-            note = WorkerNote(self._name, self._host, os.getpid(), self._since, now, patterns)
+            policies = noted_policies(self._attempts.policy_texts(), patterns)
+            note = WorkerNote(self._name, self._host, os.getpid(), self._since, now, patterns, policies)
             note_worker(self._attempts.store, self._id, note, now=now)
+            self._report_conflicts(now, patterns)
+
+    def _report_conflicts(self, now: Millis, patterns: tuple[str, ...]) -> None:
+        """Emit once for each pattern that another live worker has a different policy for it."""
+        for conflict in policy_conflicts(live_workers(self._attempts.store, now=now)):
+            if conflict.pattern in patterns and conflict.pattern not in self._reported:
+                self._reported.add(conflict.pattern)
+                self._attempts.events.emit(PoliciesDiffer(pattern=conflict.pattern, policies=str(conflict)))
 
     def leave(self) -> None:
         """Raises StoreError if the store does not answer: then the entry is gone after a minute."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from digestif.core.durations import read_duration, written_duration
-from digestif.core.texts import did_you_mean, reason_of, shortened
+from digestif.core.texts import did_you_mean, reason_of, shortened, shortened_text
 from digestif.core.times import Duration, Millis, in_seconds, is_duration, to_millis
 from digestif.core.windows import recurrence
 from digestif.core.windows.occurrences import YEAR, HoursIn, Occurrences, TimesIn
 from digestif.core.windows.recurrence import Cron, Hours, Monthly, Times
-from digestif.core.windows.zones import check_zone, zone_of
+from digestif.core.windows.zones import check_zone, may_be_zone, zone_of
 from digestif.errors import ConfigError
 
 ZoneRule: TypeAlias = str | Callable[[str], str]  # a name, or a callable from timeline to name
@@ -122,11 +122,24 @@ def read_rule(text: str) -> Rule:
         if name in options:
             raise ConfigError(f"window: {shortened(text.strip())} has {name} twice")
         options[name] = value
-    if len(words) < 2:
-        raise ConfigError(f"window: {shortened(text.strip())} ends with a time zone, such as {kind}@… Europe/Berlin")
+    if not words or not may_be_zone(words[-1]):
+        example = " ".join(words) or _EXAMPLES[kind]
+        raise ConfigError(
+            f"window: {shortened(text.strip())} lacks a time zone; write {shortened_text(f'{kind}@{example}', 80)} "
+            "Europe/Berlin"
+        )
     *spec, tz = words
+    if not spec:
+        raise ConfigError(
+            f"window: {shortened(text.strip())} lacks {_missing(kind)}; "
+            f"write {kind}@{_EXAMPLES[kind]} {shortened_text(tz, 80)}"
+        )
     jitter = read_duration("jitter", options.get("jitter", "0"))
     return make_rule(kind, _arguments(kind, " ".join(spec)), tz, jitter, "urgent" in options)
+
+
+def _missing(kind: str) -> str:
+    return {"cron": "an expression", "hours": "hours", "quiet": "hours"}.get(kind, "a time")
 
 
 def _arguments(kind: str, spec: str) -> Sequence[object]:
@@ -136,9 +149,17 @@ def _arguments(kind: str, spec: str) -> Sequence[object]:
         return spec.split("+")
     day, _, times = spec.partition(" ")
     number = int(day) if day.isascii() and day.isdecimal() and len(day) < 3 else day
-    return [recurrence.LAST_DAY if day == "last" else number, *times.split("+")]
+    return [recurrence.LAST_DAY if day == "last" else number, *(times.split("+") if times else [])]
 
 
+_EXAMPLES = {
+    "daily": "09:00",
+    "weekly": "mon 08:30",
+    "monthly": "1 08:00",
+    "cron": "*/20 8-18 * * 1-5",
+    "hours": "mon-fri 08:00-18:00",
+    "quiet": "22:00-07:00",
+}
 _READERS: dict[str, Callable[[Sequence[object]], tuple[str, Times | Hours]]] = {
     "daily": recurrence.daily,
     "weekly": recurrence.weekly,

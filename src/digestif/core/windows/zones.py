@@ -26,6 +26,8 @@ LATEST = round(datetime(9991, 1, 1, tzinfo=UTC).timestamp()) * 1000
 # `ZoneInfo` makes a path and the name of a package of its argument, so that others fail there in many ways. The deepest
 # names have four parts: posix/America/Argentina/Buenos_Aires.
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,3}")
+_ABBREVIATION = re.compile(r"(?:[A-Z]{0,5}|[a-z]{0,5})[+-]?[\d:]*")  # CEST, UTC+2, +02:00
+_LIKE = 0.87  # a misspelt name; less is another place: Europe/Munich and Europe/Zurich
 _LONGEST_WITH_HINT = 200  # characters
 _OF_THE_MACHINE = ("localtime", "posixrules", "factory")  # files beside the zones
 
@@ -45,8 +47,13 @@ def zone_of(name: str) -> ZoneInfo:
     found = find_zone(name)
     if found is not None:
         return found
-    hint = _hint(name) if len(name) <= _LONGEST_WITH_HINT else ""
+    hint = _hint(name.strip()) if len(name) <= _LONGEST_WITH_HINT else ""
     raise ConfigError(f"tz: {shortened(name)} is not an IANA time zone such as Europe/Berlin{hint}")
+
+
+def may_be_zone(word: str) -> bool:
+    """Return True for a word that was meant as a zone, known or not: a name or an offset, not a time of day."""
+    return word[0].isalpha() or word[0] in "+-"
 
 
 def find_zone(name: object) -> ZoneInfo | None:
@@ -60,9 +67,18 @@ def find_zone(name: object) -> ZoneInfo | None:
 
 
 def _hint(name: str) -> str:
-    known = _known_zones()
-    same = known.get(name.strip().replace(" ", "_").casefold())
-    return f"; did you mean {same}?" if same else did_you_mean(name, list(known.values()), or_all=False)
+    """Return the end of a message about an unknown zone.
+
+    An abbreviation or an offset gets no similar name: CEST is like EST, seven hours away.
+    """
+    known, written = _known_zones(), name.replace(" ", "_").casefold()
+    if same := known.get(written):
+        return f"; did you mean {same}?"
+    if _ABBREVIATION.fullmatch(name):
+        return "; write the name of a place, or UTC, instead of an abbreviation or an offset"
+    if place := next((zone for zone in known.values() if zone.casefold().endswith(f"/{written}")), None):
+        return f"; did you mean {place}?"
+    return did_you_mean(name, list(known.values()), or_all=False, cutoff=_LIKE)
 
 
 @cache
