@@ -1,6 +1,7 @@
 """Details: readers see the fields of a value, and never those that look like secrets."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -239,6 +240,45 @@ def test_a_field_and_an_order_weigh_subjects() -> None:
     made = summarize(records, group_by=["title"], weight=SEVERITIES)
 
     assert [(each.label, each.weight) for each in made.groups[0].subjects] == [("b", 3), ("c", 2), ("a", 1), ("d", 0)]
+
+
+def alerts_of(*levels: str) -> list[Record]:
+    """Alerts with one title: each says its place, the last one is the newest."""
+    values = [{"title": "Down", "severity": level, "text": f"alert {place}"} for place, level in enumerate(levels)]
+    return [Record(str(place), value, 60.0 * place) for place, value in enumerate(values)]
+
+
+@pytest.mark.parametrize("others", [[], [Record("other", {"title": "Backup done"}, 0.0)]], ids=["alone", "of two"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_heaviest_records_of_a_subject_are_listed_first_then_the_newest(form: str, others: list[Record]) -> None:
+    records = [*alerts_of("critical", *["warning"] * 5, "info"), *others]
+
+    summary = summarize(records, group_by=["title"], weight=SEVERITIES, items=3)
+
+    subject = summary.groups[0].subjects[0]
+    assert [record.key for record in subject.items] == ["0", "5", "4"]
+    assert subject.newest.key == "6"
+    text = in_each_format(Renderer().render(summary, formats=FORMATS))[form]
+    assert re.findall(r"alert (\d)", text)[-3:] == ["0", "5", "4"]
+    assert "and 4 more" in text
+
+
+def test_with_the_oldest_first_the_heaviest_records_are_read_downwards() -> None:
+    records = [*alerts_of("warning", "critical", *["warning"] * 5), Record("other", {"title": "Backup done"}, 0.0)]
+
+    summary = summarize(records, group_by=["title"], weight=SEVERITIES, items=3)
+    text = Renderer(order="oldest").render(summary, formats=["text"]).text
+
+    assert re.findall(r"alert (\d)", text) == ["1", "5", "6"]
+    assert "and 4 more" in text  # they are not all earlier
+    assert "earlier" not in text
+
+
+def test_among_equal_weights_the_newest_records_are_listed_and_the_others_are_earlier() -> None:
+    summary = summarize(alerts_of(*["warning"] * 5), group_by=["title"], weight=SEVERITIES, items=3)
+
+    assert [record.key for record in summary.items] == ["4", "3", "2"]
+    assert "2 earlier" in Renderer(order="oldest").render(summary, formats=["text"]).text
 
 
 @pytest.mark.parametrize(

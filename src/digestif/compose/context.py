@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from digestif.compose.brand import Brand
@@ -244,7 +245,7 @@ class _Page:
             "details_line": "",
             "columns": [],
             "items": [],
-            "oldest_first": self._oldest_first,
+            "oldest_first": self._oldest_first and not subject.ranked,
             "more_items": 0,
             "items_note": "",
         }
@@ -261,10 +262,11 @@ class _Page:
         if not listed:
             line["alike"] = 1 < subject.count == len(subject.items) and author_of(subject.newest.value) != ""
             return
-        line["items"], line["more_items"], line["items_note"] = self._fitting_items(listed, subject.count)
-        if line["items"] and title_of(subject.newest.value, length=ITEM_LENGTH) == listed[0]["text"]:
+        line["items"], line["more_items"], line["items_note"] = self._fitting_items(listed, subject)
+        title = title_of(subject.newest.value, length=ITEM_LENGTH)
+        if any(item["text"] == title for item in line["items"]):
             self._left += _weight(line["title"])
-            line["title"] = ""  # it is the first item
+            line["title"] = ""  # it is one of the items
         line["columns"] = _columns(line["items"])
         if any(item["url"] for item in line["items"]):
             link = "newest_url" if subject.url else "url"
@@ -297,7 +299,9 @@ class _Page:
             for detail in shown["details"]
         )
 
-    def _fitting_items(self, items: list[dict[str, Any]], count: int) -> tuple[list[dict[str, Any]], int, str]:
+    def _fitting_items(
+        self, items: list[dict[str, Any]], of: Subject | Summary
+    ) -> tuple[list[dict[str, Any]], int, str]:
         shown = []
         for item in items:
             cost = self._limit.item + _weight(item["line"], item["body"], item["url"], item["when"])
@@ -306,11 +310,12 @@ class _Page:
                 break
             self._left -= cost
             shown.append(item)
-        more = count - len(shown)
-        in_order = shown[::-1] if self._oldest_first else shown
+        more = of.count - len(shown)
+        in_order = sorted(shown[::-1], key=itemgetter("at")) if self._oldest_first else shown
         if not shown or not more:
             return in_order, 0, ""
-        phrase = self._words.earlier_items if self._oldest_first else self._words.more_items
+        are_earlier = self._oldest_first and not of.ranked
+        phrase = self._words.earlier_items if are_earlier else self._words.more_items
         note = phrase.format(more=self._words.number(more))
         self._left -= self._limit.item + _weight(note)
         return in_order, more, note
@@ -361,8 +366,8 @@ class _Page:
         labels = [label for group in summary.groups for label in (group.label, group.subjects[0].label)]
         listed = self._items(summary.items, *labels)
         if listed:
-            listed[0]["body"] = self._body(value, listed[0]["text"])
-        items, more, note = self._fitting_items(listed, summary.count)
+            listed[0]["body"] = self._body(summary.items[0].value, listed[0]["text"])
+        items, more, note = self._fitting_items(listed, summary)
         names = (names_of_list if items else names_of_notification)(summary, self._words)
         body = "" if items else self._body(value, names.headline)
         said = (*labels, names.headline, *names.about, body, author_of(value))
@@ -382,7 +387,7 @@ class _Page:
             "when": self._times.moment(summary.newest.timestamp),
             "columns": _columns(items),
             "items": items,
-            "oldest_first": self._oldest_first,
+            "oldest_first": self._oldest_first and not summary.ranked,
             "more_items": more,
             "items_note": note,
         }
