@@ -311,7 +311,7 @@ class _Page:
             self._left -= cost
             shown.append(item)
         more = of.count - len(shown)
-        in_order = sorted(shown[::-1], key=itemgetter("at")) if self._oldest_first else shown
+        in_order = sorted(shown, key=itemgetter("at"), reverse=True)[::-1] if self._oldest_first else shown
         if not shown or not more:
             return in_order, 0, ""
         are_earlier = self._oldest_first and not of.ranked
