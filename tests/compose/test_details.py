@@ -224,6 +224,60 @@ def test_hidden_fields_are_named_with_the_reason() -> None:
     assert set(Details(["host"]).hidden([Record("r", disk("web-3", 97), 0.0)])) == {"severity", "percent"}
 
 
+PAYMENT = {"title": "Payment failed", "amount": 99, "text": "Card declined: insufficient funds"}
+BACKUP = {"title": "Backup done"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("group_by", [[], ["title"]])
+def test_a_line_of_the_longer_text_follows_the_title_of_a_record(form: str, group_by: list[str]) -> None:
+    text = in_each_format(rendered(PAYMENT, BACKUP, group_by=group_by))[form]
+
+    assert re.search(r"Payment failed.*Card declined: insufficient funds.*amount: 99", text, re.DOTALL)
+    assert text.count("Card declined") == 1
+
+
+def test_the_longer_text_stands_behind_a_title_that_is_not_the_label() -> None:
+    text = rendered(PAYMENT | {"user": "Ada", "team": "web"}, BACKUP | {"team": "api"}, group_by=["team"]).text
+
+    assert "- web\n    Ada: Payment failed: Card declined: insufficient funds\n    amount: 99\n" in text
+
+
+def test_records_that_look_the_same_share_a_line_of_their_longer_text() -> None:
+    assert "2 × Payment failed\n    Card declined: insufficient funds\n" in (
+        rendered(PAYMENT, PAYMENT, BACKUP, group_by=["title"]).text
+    )
+
+
+def test_a_longer_text_is_one_line_that_is_cut() -> None:
+    text = rendered({"title": "Payment failed", "text": "First\n\nsecond " + "x" * 500}, BACKUP).text
+
+    assert "- Payment failed\n    First / second " + "x" * 144 + "…\n" in text
+
+
+@pytest.mark.parametrize("text", ["Card declined", "Card declined " * 20])
+def test_a_longer_text_that_is_the_name_of_its_subject_is_not_repeated(text: str) -> None:
+    values = [{"title": "Payment failed", "text": text}, {"title": "Backup done", "text": "None"}]
+
+    assert re.search(r"- Card declined.*\n    Payment failed\n    08:12\n", rendered(*values, group_by=["text"]).text)
+
+
+def test_a_longer_text_that_details_name_is_not_repeated() -> None:
+    text = rendered(PAYMENT, BACKUP, details=["text", "amount"]).text
+
+    assert "- Payment failed\n    text: Card declined: insufficient funds · amount: 99\n" in text
+
+
+def test_without_room_the_longer_texts_are_left_out_first() -> None:
+    values = [PAYMENT | {"title": f"Payment {number}", "text": "x" * 500} for number in range(150)]
+
+    made = rendered(*values, top=150)
+
+    assert made.text.count("- Payment ") == 150
+    assert 0 < made.text.count("x" * 159) < 150
+    assert len(made.html.encode()) < 102_000
+
+
 SEVERITIES = {"by": "severity", "order": ["critical", "warning", "info"]}
 
 

@@ -70,6 +70,10 @@ class Details:
         known = {one_line(text, ITEM_LENGTH) for text in said}
         return list(islice(_automatic(record.value, known), MOST_DETAILS))
 
+    def repeat(self, record: Record, text: str) -> bool:
+        """Return True if a text is among the details that are chosen."""
+        return any(detail.text == _text(text, TEXT_LENGTH) for detail in self._choice(record))
+
     def _choice(self, record: Record) -> Iterator[Detail]:
         for name, read in (self._chosen or {}).items():
             value = _joined(read([record])[0])
