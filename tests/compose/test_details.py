@@ -8,7 +8,9 @@ import pytest
 
 from digestif.compose.details import MOST_DETAILS, Details
 from digestif.compose.grouping import summarize
+from digestif.compose.hidden import hidden_fields
 from digestif.compose.renderer import Rendered, Renderer
+from digestif.compose.times import Times
 from digestif.core.records import Record
 from digestif.core.secret import is_secret_name
 from digestif.errors import ConfigError
@@ -215,13 +217,13 @@ def test_titles_that_tell_records_apart_stand_alone() -> None:
 def test_hidden_fields_are_named_with_the_reason() -> None:
     value = disk("web-3", 97, token="t", _id=1, labels={"a": 1}, nothing=None, **{f"f{n}": n for n in range(6)})
 
-    assert Details().hidden([Record("r", value, 0.0)]) == {
+    assert Details().hidden(Record("r", value, 0.0)) == {
         "token": "its name looks like that of a secret",
         "_id": "its name begins with _",
         "labels": "it is not a single value; details can name a path into it",
         "f5": "more than 8 fields",
     }
-    assert set(Details(["host"]).hidden([Record("r", disk("web-3", 97), 0.0)])) == {"severity", "percent"}
+    assert set(Details(["host"]).hidden(Record("r", disk("web-3", 97), 0.0))) == {"severity", "percent"}
 
 
 PAYMENT = {"title": "Payment failed", "amount": 99, "text": "Card declined: insufficient funds"}
@@ -276,6 +278,44 @@ def test_without_room_the_longer_texts_are_left_out_first() -> None:
     assert made.text.count("- Payment ") == 150
     assert 0 < made.text.count("x" * 159) < 150
     assert len(made.html.encode()) < 102_000
+
+
+def hidden(*values: Any, details: Any = None, **grouping: Any) -> dict[str, str]:
+    records = [Record(f"r{place}", value, 60.0 * place) for place, value in enumerate(values)]
+    return hidden_fields(summarize(records, **grouping), Details(details), Times("UTC", 24))
+
+
+LONGER = "a longer text, shown if its record stands alone"
+SAME = {"title": "Payment failed", "text": "Card declined"}
+
+
+@pytest.mark.parametrize(
+    ("values", "fields"),
+    [
+        ([PAYMENT], {}),
+        ([PAYMENT, BACKUP], {}),
+        ([PAYMENT, PAYMENT, BACKUP], {}),
+        ([SAME | {"amount": 1}, SAME | {"amount": 2}, BACKUP], {"text": LONGER}),
+        ([SAME | {"amount": 1}, SAME | {"amount": 2}], {}),  # the first of the list has its text below it
+        ([SAME, SAME | {"text": "Card expired"}, BACKUP], {}),
+        ([SAME | {"text": "Card declined\nb"}, SAME | {"text": "Card declined\nc"}, BACKUP], {}),
+        ([PAYMENT | {"description": "Not seen"}], {"description": "another longer text is shown"}),
+        ([PAYMENT | {"description": "Not seen"}, BACKUP], {"description": LONGER}),
+    ],
+)
+def test_what_is_said_to_be_hidden_is_what_the_whole_digest_hides(values: list[Any], fields: dict[str, str]) -> None:
+    assert hidden(*values, group_by=["title"]) == fields
+
+    text = rendered(*values, group_by=["title"]).text
+    assert ("Card declined" in text) == ("text" not in fields)
+
+
+def test_details_that_too_many_alike_records_hide_are_named() -> None:
+    values = [disk("web-3", 97)] * 20
+
+    assert set(hidden(*values, BACKUP, group_by=["title"])) == {"host", "severity", "percent"}
+    assert set(hidden(*values, group_by=["title"])) == {"host", "severity", "percent"}
+    assert hidden(*values, BACKUP, group_by=["title"], items=20) == {}
 
 
 SEVERITIES = {"by": "severity", "order": ["critical", "warning", "info"]}
@@ -368,7 +408,7 @@ def test_a_link_that_is_refused_and_an_address_with_a_password_are_not_shown(for
 
     assert "alert" not in made
     assert "web-3" in made
-    assert list(Details().hidden([Record("r", value, 0.0)])) == [name]
+    assert list(Details().hidden(Record("r", value, 0.0))) == [name]
 
 
 def test_a_link_among_the_fields_can_be_followed() -> None:
@@ -404,4 +444,4 @@ def test_an_address_with_a_password_is_not_the_title_of_a_value_without_one() ->
     made = in_each_format(rendered(value))
 
     assert not any("hunter2" in text for text in made.values())
-    assert Details().hidden([Record("r", value, 0.0)]) == {"database": "an address with a password in it"}
+    assert Details().hidden(Record("r", value, 0.0)) == {"database": "an address with a password in it"}
