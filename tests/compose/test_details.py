@@ -284,6 +284,17 @@ def test_a_link_among_the_fields_can_be_followed() -> None:
     assert "runbook_url: https://wiki.example/disk?a=1&b=2\n" in made.text
 
 
+@pytest.mark.parametrize("values", [1, 2], ids=["single", "list"])
+def test_links_that_are_too_long_for_one_block_of_slack_are_whole_in_the_next(values: int) -> None:
+    links = {f"link-{number}": f"https://shop.example/{'a' * 175}{number}" for number in range(MOST_DETAILS)}
+
+    made = rendered(*({"title": "Build", "commit": f"c{number}", **links} for number in range(values)), details=[*links])
+
+    texts = [block["text"]["text"] for block in made.blocks if block["type"] == "section"]
+    assert max(map(len, texts)) <= 3000
+    assert all(f"<{url}|{url}>" in "".join(texts) for url in links.values())
+
+
 def test_truth_values_and_numbers_read_as_json_writes_them() -> None:
     text = rendered({"title": "Saved", "muted": True, "load": 0.25, "at": "2026-11-16T08:12:00Z", "size": 10**15}).text
 
