@@ -288,7 +288,9 @@ def test_a_link_among_the_fields_can_be_followed() -> None:
 def test_links_that_are_too_long_for_one_block_of_slack_are_whole_in_the_next(values: int) -> None:
     links = {f"link-{number}": f"https://shop.example/{'a' * 175}{number}" for number in range(MOST_DETAILS)}
 
-    made = rendered(*({"title": "Build", "commit": f"c{number}", **links} for number in range(values)), details=[*links])
+    made = rendered(
+        *({"title": "Build", "commit": f"c{number}", **links} for number in range(values)), details=[*links]
+    )
 
     texts = [block["text"]["text"] for block in made.blocks if block["type"] == "section"]
     assert max(map(len, texts)) <= 3000

@@ -123,7 +123,7 @@ def _items(subject: dict[str, Any], bullet: str) -> Iterator[str]:
 
 
 def _details(shown: dict[str, Any], *, indent: str = "") -> Iterator[str]:
-    """The details as a quiet line; those that are links can be followed. What does not fit in a block is a next line."""
+    """The details as a quiet line; links can be followed. What does not fit in a block is on the next line."""
     details = (f"{_part(each['name'])}: {_linked(each['url'], each['text'])}" for each in shown["details"])
     return (indent + line for line in _packed(details, between=" · ", longest=LONGEST_TEXT - len(indent)))
 
