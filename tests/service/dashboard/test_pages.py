@@ -247,8 +247,11 @@ def test_subject_and_recipient_of_the_next_message_stand_above_its_preview(visit
     assert "<b>News" not in raw
 
 
-def test_a_message_that_can_not_be_rendered_leaves_the_page_whole(visitor: Visitor, service: Service) -> None:
-    service.digests.route("mail:*", channel="terminal://", to=lambda _: "")
+@pytest.mark.parametrize("to", [lambda _: "", {}.__getitem__], ids=["wrong", "failing"])
+def test_a_message_that_can_not_be_rendered_leaves_the_page_whole(
+    visitor: Visitor, service: Service, to: Callable[[str], str]
+) -> None:
+    service.digests.route("mail:*", channel="terminal://", to=to)
     digests_of(service).add("mail:ada", {"title": "Hello"}, key="r-1")
     digests_of(service).add("other", 1)
 
