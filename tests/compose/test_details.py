@@ -86,6 +86,14 @@ SECRET_NAMES = (
     "privateKey",
     "pwd",
     "PIN",
+    "dbpwd",
+    "DBPass",
+    "userpass",
+    "X-XSRF",
+    "totp_code",
+    "signing-key",
+    "encryptionKey",
+    "ConnectionString",
 )
 
 

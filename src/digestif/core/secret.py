@@ -5,23 +5,30 @@ from typing import Any
 
 # A field is taken for a secret if a word of its name is here (`auth`, not `author`) …
 SECRET_WORDS = frozenset(
-    {"auth", "bearer", "csrf", "cvc", "cvv", "dsn", "jwt", "oauth", "otp", "pass", "pin", "pwd", "session"}
+    {"auth", "bearer", "csrf", "cvc", "cvv", "dsn", "jwt", "oauth", "otp", "pass", "pin", "session", "totp"}
 )
 # … or if the letters of its name contain one of these: `accessToken`, `X-Api-Key`, `db_password`.
 SECRET_PARTS = (
     "accesskey",
     "apikey",
     "authorization",
+    "connectionstring",
     "cookie",
     "credential",
+    "dbpass",
+    "encryptionkey",
     "passcode",
     "passphrase",
     "passw",
     "privatekey",
+    "pwd",
     "secret",
     "sessid",
     "sessionid",
+    "signingkey",
     "token",
+    "userpass",
+    "xsrf",
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CREDENTIALS = re.compile(r"://[^:/?#\s@]*:[^/?#\s@]+@")
