@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from digestif.compose.details import MOST_DETAILS, Details
+from digestif.compose.details import MOST_DETAILS, Detail, Details
 from digestif.compose.grouping import summarize
 from digestif.compose.renderer import Rendered, Renderer
 from digestif.core.records import Record
@@ -105,6 +105,23 @@ def test_a_field_that_looks_like_a_secret_is_in_no_message(name: str, title: dic
     for text in in_each_format(made).values():
         assert "hunter" not in text
         assert "Oslo" in text
+
+
+@pytest.mark.parametrize("name", ["_trace", " _trace", "\u200b_trace"])
+@pytest.mark.parametrize("title", [{"title": "Signed in"}, {}])
+def test_a_field_whose_name_begins_with_an_underscore_as_people_see_it_is_in_no_message(
+    name: str, title: dict[str, str]
+) -> None:
+    for text in in_each_format(rendered({**title, "city": "Oslo", name: "hunter2"})).values():
+        assert "hunter2" not in text
+        assert "Oslo" in text
+
+
+def test_a_field_with_an_endless_name_is_hidden_without_a_search_for_secrets_in_it() -> None:
+    value = {"title": "Signed in", "x" * 100_000: "Oslo", "city": "Oslo"}
+
+    assert Details().of(Record("r", value, 1.0), "Signed in") == [Detail("city", "Oslo")]
+    assert list(Details().hidden([Record("r", value, 1.0)]).values()) == ["its name is too long"]
 
 
 @pytest.mark.parametrize("name", ["author", "host", "spinning", "compass", "authored_by", "passenger", "shipping"])

@@ -31,6 +31,7 @@ SECRET_PARTS = (
     "xsrf",
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_INTERNAL = re.compile(r"\W*_")  # also behind blanks and invisible characters, which are not shown
 _CREDENTIALS = re.compile(r"://[^:/?#\s@]*:[^/?#\s@]+@")
 
 
@@ -41,9 +42,14 @@ def is_secret_name(name: str) -> bool:
     return not SECRET_WORDS.isdisjoint(words) or any(part in letters for part in SECRET_PARTS)
 
 
+def is_internal_name(name: str) -> bool:
+    """Return True if the name of a field begins with `_`."""
+    return _INTERNAL.match(name) is not None
+
+
 def is_private_name(name: str) -> bool:
     """Return True for a field that readers do not see unless it is chosen."""
-    return name.startswith("_") or is_secret_name(name)
+    return is_internal_name(name) or is_secret_name(name)
 
 
 def holds_credentials(text: str) -> bool:
