@@ -478,6 +478,7 @@ class Digests(Additions, Preferences, Messages):
         - items=5: newest records that are listed of each subject
         - details=None: fields that are shown beside the text, in this order; None: all that may be shown; []: none
         - weight=None: which subjects come first: a function, or {"by": a field, "order": its values}
+        - order="newest": which of the listed records of a subject comes first; "oldest" for conversations
         - template=None: the name of a template of your own
         - templates=None: the folder of your templates
         - to=None: the recipient, a text with {timeline} or a function from timeline; None: what `*` stands for
@@ -490,6 +491,8 @@ class Digests(Additions, Preferences, Messages):
         - wording={}: a Wording, a mapping of its fields, or a function from recipient to them
         - links={}: addresses of the buttons open, settings and unsubscribe, or a function that gives them
         - title=None: the headline, with {timeline} and {recipient}; None: made from the records
+        - brand={}: the sender's name, logo and color, such as {"name": "Web shop", "color": "#0a7d55"}
+        - reason=None: why a reader gets the message, at its foot; None: the address that it was sent to; "": nothing
         - digest=True: gather records; False: `notify` sends each one at once
         """
         from digestif.routes.route import Route

@@ -1,6 +1,6 @@
 """A program that takes the pictures of the dashboard in docs/images: `python -m tests.browser.pictures`.
 
-With a FOLDER it takes every page there: light, dark, and as wide as a phone.
+With a FOLDER it takes every page there: wide and as on a phone, light and dark.
 """
 
 import sys
@@ -22,6 +22,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": DESK, "color_scheme": "light"},
     "dark": {"viewport": DESK, "color_scheme": "dark"},
     "phone": {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2},
+    "phone-dark": {"viewport": PHONE, "color_scheme": "dark", "device_scale_factor": 2},
 }
 IN_DOCS = {
     "dashboard-light.png": ("/", "light"),
@@ -33,12 +34,17 @@ MOST_RECORDS = 8  # of the timeline in the picture
 PAGES = {
     "overview": "/",
     "timelines": "/timelines?state=waiting",
+    "search": "/timelines?search=a&sort=pending",
+    "due": "/timelines?only=due",
     "timeline": TIMELINE,
+    "off": "/timeline/off?key={busiest}&cadence=off",
     "digests": "/digests",
     "dead-letters": "/dead-letters",
     "channels": "/channels",
     "workers": "/workers",
     "status": "/status",
+    "api": "/docs",
+    "not-found": "/nowhere",
 }
 
 
@@ -46,7 +52,8 @@ def take(chromium: Browser, address: str, path: Path, look: str, *, whole: bool)
     """One picture, once the page is live and its curves are drawn."""
     desk = Desk(chromium, **LOOKS[look])
     desk.page.goto(address)
-    desk.page.wait_for_selector("#pulse[data-state=on]")
+    if desk.page.locator("#live").count():
+        desk.page.wait_for_selector("#pulse[data-state=on]")
     desk.page.wait_for_load_state("load")
     if desk.page.locator(".chart").count():
         desk.page.wait_for_selector(".chart canvas")

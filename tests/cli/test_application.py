@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Digests
+from digestif.exports import explain_missing
 from tests.cli.runner import PROGRAM, Run, is_one_line, start
 
 APP = """
@@ -119,8 +120,8 @@ def test_a_missing_extra_is_one_line_with_its_place_and_no_traceback(folder: Pat
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "digestif: needy: can't be imported: store: redis:// needs the module redis; "
-        "pip install 'digestif[redis]' (needy.py, line 5)\n"
+        "digestif: needy: can't be imported: store: redis:// "
+        f"{explain_missing('redis', extra='redis')} (needy.py, line 5)\n"
     )
 
 

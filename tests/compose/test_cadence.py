@@ -24,12 +24,12 @@ def words(policy: Policy, *, hours: Any = 24, **wording: Any) -> str:
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (Policy.immediate(), "every event at once"),
+        (Policy.immediate(), "each event immediately"),
         (
             Policy(),
-            f"the first event at once, further ones together, {DEFAULT_PAUSE}",
+            f"the first event immediately, further ones together, {DEFAULT_PAUSE}",
         ),
-        (Policy.hourly(), "the first event at once, further ones together, 1 hour after the last message"),
+        (Policy.hourly(), "the first event immediately, further ones together, 1 hour after the last message"),
         (
             Policy(first_delay=90),
             f"the first event after 1 minute 30 seconds, further ones together, {DEFAULT_PAUSE}",
@@ -41,7 +41,7 @@ def words(policy: Policy, *, hours: Any = 24, **wording: Any) -> str:
         (Policy.debounce(120, 900), "after 2 minutes without a new event, at most 15 minutes after the first"),
         (
             Policy(backoff=Exponential(60, 8)),
-            "the first event at once, further ones together, after a pause",
+            "the first event immediately, further ones together, after a pause",
         ),
         (Policy(window=NINE), "daily at 09:00 Europe/Berlin"),
         (Policy.daily("09:00", "17:30", tz="UTC"), "daily at 09:00, 17:30 UTC"),
@@ -52,11 +52,11 @@ def words(policy: Policy, *, hours: Any = 24, **wording: Any) -> str:
         (Policy.daily("09:00", tz=lambda _: "UTC"), "daily at 09:00"),
         (
             Policy(minimum_delay=0, increment_delay=0, window=Window.hours("mon-fri 08:00-18:00", tz="UTC")),
-            "every event at once, only Mon–Fri 08:00–18:00 UTC",
+            "each event immediately, only Mon–Fri 08:00–18:00 UTC",
         ),
         (
             Policy(minimum_delay=0, increment_delay=0, window=Window.quiet("22:00-07:00", tz="UTC")),
-            "every event at once, not 22:00–07:00 UTC",
+            "each event immediately, not 22:00–07:00 UTC",
         ),
         (
             Policy(max_records=1000, window=NINE),
@@ -72,15 +72,15 @@ def test_times_are_written_on_the_clock_of_the_reader() -> None:
     open_late = Policy(minimum_delay=0, increment_delay=0, window=Window.hours("mon 08:00-24:00", tz="UTC"))
 
     assert words(Policy.daily("09:00", "17:30", tz="UTC"), hours=12) == "daily at 9:00 am, 5:30 pm UTC"
-    assert words(open_late, hours=12) == "every event at once, only Mon 8:00 am–12:00 am UTC"
-    assert words(open_late) == "every event at once, only Mon 08:00–00:00 UTC"
+    assert words(open_late, hours=12) == "each event immediately, only Mon 8:00 am–12:00 am UTC"
+    assert words(open_late) == "each event immediately, only Mon 08:00–00:00 UTC"
 
 
 def test_every_phrase_can_be_said_in_another_language() -> None:
     german = {
         "record": ("Kommentar", "Kommentare"),
         "cadence_delays": "der erste {record} {first}, weitere gesammelt, {pause}",
-        "cadence_at_once": "sofort",
+        "cadence_immediately": "sofort",
         "cadence_between": "{minimum} bis {maximum} nach der letzten Nachricht",
         "in_minutes": lambda number: "Minute" if number == 1 else "Minuten",
     }
@@ -96,10 +96,10 @@ def test_the_foot_says_why_and_how_often_in_each_format() -> None:
 
     made = Renderer().render(summary, formats=formats, reason="You watch <tea>.", policy=Policy.immediate())
 
-    assert made.text.endswith("\nYou watch <tea>. How often: every event at once.\n")
-    assert "You watch &lt;tea&gt;. How often: every event at once." in made.html
-    assert "You watch \\<tea\\>. How often: every event at once" in made.markdown
-    assert "You watch &lt;tea&gt;. How often: every event at once." in made.blocks[-1]["elements"][0]["text"]
+    assert made.text.endswith("\nYou watch <tea>. How often: each event immediately.\n")
+    assert "You watch &lt;tea&gt;. How often: each event immediately." in made.html
+    assert "You watch \\<tea\\>. How often: each event immediately" in made.markdown
+    assert "You watch &lt;tea&gt;. How often: each event immediately." in made.blocks[-1]["elements"][0]["text"]
 
 
 def test_the_foot_says_nothing_of_what_is_not_known_or_not_wanted() -> None:

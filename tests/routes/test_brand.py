@@ -77,13 +77,13 @@ def test_a_mail_says_to_whom_it_was_sent_and_how_often_it_comes(digests: Digests
     mail = mail_of(digests, policy=Policy.immediate())
 
     for kind in ("plain", "html"):
-        assert "Sent to ada@example.org. How often: every event at once." in part(mail, kind)
+        assert "Sent to ada@example.org. How often: each event immediately." in part(mail, kind)
 
 
 def test_a_reason_is_filled_in(digests: Digests) -> None:
     text = part(mail_of(digests, reason="{recipient} watches {timeline}."), "plain")
 
-    assert "ada@example.org watches mail:ada@example.org. How often: the first event at once" in text
+    assert "ada@example.org watches mail:ada@example.org. How often: the first event immediately" in text
 
 
 def test_an_empty_reason_is_left_out(digests: Digests) -> None:

@@ -15,7 +15,7 @@ from digestif.core.ledger import Ledger
 from digestif.core.outages import ChannelOutage
 from digestif.core.policy import Policy
 from digestif.core.records import Acceptance, DeadLetter, HistoryEntry, Record, Sighting, Timeline, TimelinesPage
-from digestif.core.workers import LiveWorker
+from digestif.core.workers import LiveWorker, PolicyConflict
 from digestif.errors import ConfigError, InvalidRecord
 
 T = TypeVar("T")
@@ -33,6 +33,7 @@ class ServiceStatus:
     versions: dict[str, str]
     moving_since: float | None  # seconds; None unless the store is being moved
     workers: tuple[LiveWorker, ...]
+    policy_conflicts: tuple[PolicyConflict, ...] = ()  # of live workers, by pattern; older services send none
     outages: tuple[ChannelOutage, ...]
     failures: tuple[FailedAttempt, ...]  # of digests that are tried again, the latest first
     backlog: Backlog

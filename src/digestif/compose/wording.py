@@ -56,10 +56,10 @@ class Wording:
     unsubscribe: str = "Unsubscribe"
 
     # How often messages come, made from the policy.
-    cadence_each: str = "every {record} at once"
+    cadence_each: str = "each {record} immediately"
     cadence_gathered: str = "{delay} after the first {record}, with those that follow it"
     cadence_delays: str = "the first {record} {first}, further ones together, {pause}"
-    cadence_at_once: str = "at once"
+    cadence_immediately: str = "immediately"
     cadence_after: str = "after {delay}"
     cadence_between: str = "at least {minimum} and at most {maximum} after the last message"
     cadence_fixed: str = "{minimum} after the last message"

@@ -151,7 +151,7 @@ def test_the_text_of_a_policy_is_written_from_its_parts_and_changes_nothing_befo
     text = "minimum=7m,increment=30s,maximum=1h"
 
     assert f'value="{text}"' in page
-    assert "This means: 7 min after the last digest, 30 s later for each record, at most 1 h." in page
+    assert "at least 7 minutes and at most 1 hour after the last digest." in page
     assert digests.policy_of("a").source == "engine"
     visitor.post("/timeline/policy", {"key": "a", "policy": text})
     assert digests.policy_of("a").policy == Policy.parse(text)

@@ -111,6 +111,20 @@ def test_workers_elsewhere_are_named_where_this_service_has_no_route(visitor: Vi
         assert "No worker is running" not in page
 
 
+def test_workers_with_different_policies_for_a_pattern_are_named(visitor: Visitor, service: Service) -> None:
+    store = service.digests._digests.store
+    now = store.time(0)
+    for pid, policy in ((1, "minimum=5m"), (2, "minimum=1h")):
+        seen = WorkerNote("w", "host", pid, now, now, ("mail:*",), {"mail:*": policy})
+        note_worker(store, f"w{pid}", seen, now=now)
+
+    page = re.sub("<[^>]+>", "", visitor.page("/workers"))
+    [conflict] = visitor.get("/v1/status").json()["policy_conflicts"]
+
+    assert "Workers have different policies for mail:*: minimum=1h (host:2), minimum=5m (host:1)." in page
+    assert conflict == {"pattern": "mail:*", "policies": {"minimum=5m": ["host:1"], "minimum=1h": ["host:2"]}}
+
+
 # Timelines without a route
 
 

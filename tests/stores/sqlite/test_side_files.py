@@ -136,8 +136,8 @@ def test_links_that_come_and_go_while_the_file_is_opened_are_not_followed(
 ) -> None:
     with victim.swapped(database, *names):
         for _ in range(50):
-            with suppress(DigestifError):
+            with suppress(DigestifError):  # a file that is replaced at the wrong moment is refused
                 write(database)
-            read(database)
+                read(database)
 
     assert victim.is_as_it_was()

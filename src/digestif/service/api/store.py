@@ -12,7 +12,7 @@ from digestif.core.failures import FailedAttempt
 from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
-from digestif.core.workers import LiveWorker
+from digestif.core.workers import LiveWorker, PolicyConflict, policy_conflicts
 from digestif.dsn import redacted
 from digestif.service.api.fields import Key, Limit, Time, given
 from digestif.service.api.problems import Problem
@@ -84,6 +84,7 @@ class StatusAnswer(Struct, frozen=True):
     versions: Mapping[str, str]
     moving_since: float | None
     workers: Sequence[LiveWorker]
+    policy_conflicts: Sequence[PolicyConflict]
     outages: Sequence[ChannelOutage]
     failures: Sequence[FailedAttempt]  # of digests that are tried again, the latest first
     backlog: Backlog
@@ -112,6 +113,7 @@ async def show_status(request: Request) -> StatusAnswer:
         versions=known,
         moving_since=None if moving is None else moving / 1000,
         workers=workers,
+        policy_conflicts=policy_conflicts(workers),
         outages=outages,
         failures=failures,
         backlog=overview.backlog,

@@ -13,6 +13,7 @@ from digestif.core.failures import FailedAttempt
 from digestif.core.ledger import FATES
 from digestif.core.outages import ChannelOutage
 from digestif.core.records import HistoryEntry, Outcome
+from digestif.core.workers import policy_conflicts
 from digestif.dsn import redacted
 from digestif.service.config import DEFAULT_STORE, defaults
 from digestif.service.dashboard.visits import Visit
@@ -111,7 +112,9 @@ def first_route(visit: Visit) -> dict[str, Any]:
 
 async def workers(visit: Visit) -> Response:
     command = f"digestif worker --config {shlex.quote(visit.service.settings.source or 'digestif.toml')}"
-    return visit.render("workers.html", workers=await visit.digests.workers(), command=command, **first_route(visit))
+    found = await visit.digests.workers()
+    conflicts = policy_conflicts(found)
+    return visit.render("workers.html", workers=found, conflicts=conflicts, command=command, **first_route(visit))
 
 
 async def status(visit: Visit) -> Response:
