@@ -74,7 +74,7 @@ def noted_patterns(patterns: list[str]) -> tuple[str, ...]:
 
 
 def noted_policies(texts: Mapping[str, str], patterns: Sequence[str]) -> dict[str, str]:
-    """The policies of noted patterns. A long text is cut, and told from others by a hash."""
+    """Return the policies of noted patterns. A long text is shortened and ends with its hash."""
     return {pattern: _noted_policy(texts[pattern]) for pattern in patterns if pattern in texts}
 
 

@@ -113,7 +113,9 @@ def test_each_cadence_has_its_own_plain_description() -> None:
     deletes = {name for name, label in choices.items() if "deletes" in label}
     assert deletes == {"off", "never"}
     assert choices["instant"] == "instant: each record immediately"
-    assert choices["hourly"] == "hourly: the first record immediately, further ones together, 1 hour after the last digest"
+    assert (
+        choices["hourly"] == "hourly: the first record immediately, further ones together, 1 hour after the last digest"
+    )
     assert choices["early"] == "early: daily at 08:00 Europe/Berlin"
     assert choices["weekly"] == "weekly: weekly on Mon 09:00 UTC"
     assert choices["office"] == "office: immediate,window=cron@*/20 8-18 * * 1-5 UTC"
