@@ -15,7 +15,7 @@ from digestif.attempts.worker_notes import is_unhandled, live_workers
 from digestif.core.backlog import Backlog, Overview, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged, weight_of, within_bytes
 from digestif.core.damage import Damage
-from digestif.core.explain import Explanation, explain
+from digestif.core.explain import MOST_LETTERS, Explanation, explain
 from digestif.core.failures import FailedAttempt
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import MOVING, Slot, is_live
@@ -236,6 +236,7 @@ class Queries:
             found=found,
             outage=outage,
             failed=failure_of(self.store, key, slot, now=at),
+            letters=self.dead_letters(key, limit=MOST_LETTERS),
             moving=moving,
             unhandled=is_unhandled(key, workers),
             unattended=not workers,

@@ -28,6 +28,7 @@ class View:
         *,
         outage: ChannelOutage | None,
         moving: bool,
+        has_letters: bool,
     ) -> None:
         self._timeline = timeline
         self._slot = slot
@@ -37,6 +38,7 @@ class View:
         self._now = now
         self._zone = zone
         self._moving = moving
+        self._has_letters = has_letters
 
     def _clock(self, millis: Millis) -> str:
         return instant_in(millis / 1000, self._zone)
@@ -184,7 +186,8 @@ class View:
     def _state(self) -> str:
         slot = self._slot
         if slot.state is State.IDLE:
-            return "idle: nothing is stored" + ("" if self._is_off else ", the next record starts a new round")
+            stored = "nothing is stored but dead letters" if self._has_letters else "nothing is stored"
+            return f"idle: {stored}" + ("" if self._is_off else ", the next record starts a new round")
         if slot.state is State.WAITING and is_empty(slot):
             cools = "cooling down until" if slot.at > self._now else "cooled down since"
             return f"{cools} {self._clock(slot.at)}, nothing pending"
