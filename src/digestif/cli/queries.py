@@ -82,9 +82,13 @@ def unhandled(digests: "Digests", found: "Iterable[Timeline]") -> list[str]:
 def unhandled_note(names: "Sequence[str]") -> Iterator[str]:
     """A warning, if there is a reason for one."""
     if names:
-        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-        some = ", ".join(map(printable, names[:3])) + more
-        yield fitted(click.style("  no worker has a handler", fg="yellow") + f" for {some}")
+        yield fitted(click.style("  no worker has a handler", fg="yellow") + f" for {named(names)}")
+
+
+def named(names: "Sequence[str]") -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(map(printable, names[:3])) + more
 
 
 def timeline_document(timeline: "Timeline", lost: "Sequence[str]") -> "dict[str, Any]":

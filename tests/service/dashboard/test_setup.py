@@ -146,6 +146,22 @@ def test_a_timeline_that_no_route_delivers_says_so_until_one_does(visitor: Visit
     assert "No route delivers" not in routed
 
 
+def test_the_overview_names_timelines_that_no_route_or_worker_delivers(visitor: Visitor, service: Service) -> None:
+    digests = service.digests._digests
+    note(digests, "mail:*")
+    digests.add("mail:ada", 1)
+
+    before = visitor.page("/")
+    digests.add("mial:ada", 1)
+    after = visitor.page("/")
+
+    assert "No problems" in before
+    assert "No problems" not in after
+    assert "1 timeline has no route: <a" in after
+    assert '<a href="/timelines?only=unhandled">' in after
+    assert visitor.get("/v1/status").json()["unhandled"] == ["mial:ada"]
+
+
 @pytest.mark.parametrize("key", ['"]\nstore = "x', "a*b:c", "x" * 300 + ":y", "<b>:c"])
 def test_the_lines_for_a_hostile_name_match_it_and_nothing_of_it_is_in_them(visitor: Visitor, key: str) -> None:
     raw = visitor.get("/timeline?" + urlencode({"key": key})).body.decode()
