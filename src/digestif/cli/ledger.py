@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 FAILURES = 20  # that are counted
 WORKERS = 5  # that are shown one by one
-SILENT = 20.0  # seconds: a worker that lives is seen more often
 
 
 @click.command()
@@ -161,8 +160,8 @@ def workers_live(workers: "Sequence[LiveWorker]", *, now: float) -> list[tuple[s
 
 def _worker(worker: "LiveWorker", *, now: float) -> str:
     patterns = ", ".join(worker.patterns[:3]) + (f" and {len(worker.patterns) - 3:,} more" * (len(worker.patterns) > 3))
-    silent = now - worker.seen
-    seen = f", seen {ago(silent)}" if silent > SILENT else ""
+    silence = worker.silence(now=now)
+    seen = "" if silence is None else f"; {silence}"
     place = f"{worker.name} on {worker.host} (process {worker.pid})"
     return f"{place} serves {patterns}, started {ago(now - worker.since)}{seen}"
 

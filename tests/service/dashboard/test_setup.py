@@ -125,6 +125,18 @@ def test_workers_with_different_policies_for_a_pattern_are_named(visitor: Visito
     assert conflict == {"pattern": "mail:*", "policies": {"minimum=5m": ["host:1"], "minimum=1h": ["host:2"]}}
 
 
+def test_a_worker_that_was_not_seen_for_20_seconds_may_have_died(visitor: Visitor, service: Service) -> None:
+    store = service.digests._digests.store
+    now = store.time(0)
+    for pid, seen in ((1, now - 50_000), (2, now - 10_000)):
+        note_worker(store, f"w{pid}", WorkerNote("w", "host", pid, now - 90_000, seen, ("mail:*",)), now=now)
+
+    page = visitor.page("/workers")
+
+    assert len(re.findall(r"not seen for 5\d s: it may have died", page)) == 1
+    assert re.search(r">1\d s ago</time>", page)
+
+
 # Timelines without a route
 
 
