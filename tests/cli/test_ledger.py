@@ -240,7 +240,9 @@ def test_status_says_that_a_worker_was_not_seen_for_long(run: Run, digests: Dige
 
     out = run("status").out
 
-    assert re.search(r"w on host .* serves mail:\*, started 1 min 3\d s ago; not seen for 3\d s: it may have died\n", out)
+    assert re.search(
+        r"w on host .* serves mail:\*, started 1 min 3\d s ago; not seen for 3\d s: it may have died\n", out
+    )
 
 
 def test_status_names_timelines_that_no_live_worker_delivers(run: Run, digests: Digests) -> None:
