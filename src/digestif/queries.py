@@ -89,7 +89,10 @@ class Queries:
         return delete_timeline(self.store, key, now=at)
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
-        """Make a waiting timeline ready now. False if it is not waiting."""
+        """Make a waiting timeline ready now. False if it is not waiting.
+
+        It takes the name of a timeline, not a pattern. True without any record only ends its cool-down.
+        """
         return self.store.flush(check_timeline(timeline), now=self._intake.millis(now))
 
     def pause(self, timeline: str, *, now: float | None = None) -> bool:
