@@ -6,7 +6,7 @@ import time
 import click
 import pytest
 
-from digestif import Digests, Record
+from digestif import Digests, Policy, Record, Window
 from digestif.attempts.worker_notes import note_worker
 from digestif.cli.output import cells, zone_name
 from digestif.cli.queries import timeline_table
@@ -171,6 +171,16 @@ def test_a_timeline_whose_digest_was_given_up_names_it(run: Run, digests: Digest
         assert "digestif dead list 'mail:bob smith'" in " ".join(out.split())
     assert "given up   1 digest was given up 1 h ago (recipient: 'bob" in run("show", "mail:bob smith").out
     assert run("show", "mail:bob smith", "--json").json["given_up"].startswith("1 digest was given up ")
+
+
+def test_what_waits_for_its_window_is_not_called_late(run: Run, digests: Digests) -> None:
+    digests.set_policy("digest:bob", Policy(window=Window.monthly(-1, "00:00", tz="UTC")))
+    digests.add("digest:bob", 1, now=digests.store.time(0) / 1000 - 30)
+
+    out = run("explain", "digest:bob").out
+
+    assert re.search(r"by delays .* \(3\d s ago\)\n", out)
+    assert "late" not in out
 
 
 def test_history_lists_what_ended(run: Run, digests: Digests) -> None:

@@ -424,6 +424,21 @@ def test_a_digest_that_failed_before_its_channel_went_down_says_both(digests: Di
     assert waits.arithmetic.startswith("it waits for its channel, after 1 failed attempt; its next attempt is due 2026")
 
 
+def test_a_step_of_0_seconds_is_left_out_of_the_sum(digests: Digests) -> None:
+    digests.set_policy("t", Policy.daily("08:00", tz="UTC"), now=MONDAY)
+    digests.add("t", 1, now=MONDAY)
+    digests.flush("t", now=MONDAY)
+    with digests.digest("t", now=MONDAY):
+        pass
+
+    cooling = digests.explain("t", now=MONDAY).arithmetic
+    digests.add("t", 2, now=MONDAY + 60)
+    waiting = digests.explain("t", now=MONDAY + 60).arithmetic
+
+    assert cooling.startswith("last delivery 2026-03-02T09:00:00.000Z: due 2026-03-02T09:00:00.000Z")
+    assert waiting.startswith("due 2026-03-02T09:00:00.000Z, the next time of daily@08:00 UTC is ")
+
+
 def bury(digests: Digests, reason: str, *, now: float) -> None:
     digests.add("t", reason, now=now)
     digests.flush("t", now=now)

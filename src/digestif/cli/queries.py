@@ -233,8 +233,8 @@ def _local(text: str, *, now: float, zone: str | None) -> str:
     return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now, zone=zone), text)
 
 
-DUE_TIMES = ("due", "by_delays", "deadline")
-TIMES = (*DUE_TIMES, "last", "first_pending", "lease_until")
+DUE_TIMES = ("due", "deadline")
+TIMES = (*DUE_TIMES, "by_delays", "last", "first_pending", "lease_until")
 
 
 def _fact(name: str, value: object, *, now: float, zone: str | None) -> str:
