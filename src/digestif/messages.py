@@ -4,8 +4,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from digestif.core.records import check_timeline
+from digestif.core.texts import reason_of
 from digestif.core.verdicts import Discard
-from digestif.errors import ConfigError
+from digestif.errors import ConfigError, DigestifError
 from digestif.intake.arrivals import check_limit, check_text
 from digestif.queries import Queries
 from digestif.stores.documents import DOCUMENTS_PAGE, Bounds
@@ -94,4 +95,8 @@ class Messages(Queries):
             look = look_of(route, timeline, policy, chosen=chosen)
         except Discard:
             return None
+        except DigestifError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"a function of the route {route.pattern} failed: {reason_of(error)}") from error
         return partial(preview, digest_of(timeline, records), look, now=self._intake.seconds(now))

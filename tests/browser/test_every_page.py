@@ -297,9 +297,7 @@ def barriers(page: Page) -> list[str]:
     """What axe-core finds, however small."""
     found = Axe().run(page).response["violations"]
     return [
-        f"{each['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
-        for each in found
-        for node in each["nodes"]
+        f"{each['id']}: {node['html'][:200]} {node['failureSummary'][:300]}" for each in found for node in each["nodes"]
     ]
 
 

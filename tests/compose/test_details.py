@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from digestif.compose.details import MOST_DETAILS, Details
+from digestif.compose.details import MOST_DETAILS, Detail, Details
 from digestif.compose.grouping import summarize
 from digestif.compose.renderer import Rendered, Renderer
 from digestif.core.records import Record
@@ -86,6 +86,14 @@ SECRET_NAMES = (
     "privateKey",
     "pwd",
     "PIN",
+    "dbpwd",
+    "DBPass",
+    "userpass",
+    "X-XSRF",
+    "totp_code",
+    "signing-key",
+    "encryptionKey",
+    "ConnectionString",
 )
 
 
@@ -97,6 +105,23 @@ def test_a_field_that_looks_like_a_secret_is_in_no_message(name: str, title: dic
     for text in in_each_format(made).values():
         assert "hunter" not in text
         assert "Oslo" in text
+
+
+@pytest.mark.parametrize("name", ["_trace", " _trace", "\u200b_trace"])
+@pytest.mark.parametrize("title", [{"title": "Signed in"}, {}])
+def test_a_field_whose_name_begins_with_an_underscore_as_people_see_it_is_in_no_message(
+    name: str, title: dict[str, str]
+) -> None:
+    for text in in_each_format(rendered({**title, "city": "Oslo", name: "hunter2"})).values():
+        assert "hunter2" not in text
+        assert "Oslo" in text
+
+
+def test_a_field_with_an_endless_name_is_hidden_without_a_search_for_secrets_in_it() -> None:
+    value = {"title": "Signed in", "x" * 100_000: "Oslo", "city": "Oslo"}
+
+    assert Details().of(Record("r", value, 1.0), "Signed in") == [Detail("city", "Oslo")]
+    assert list(Details().hidden([Record("r", value, 1.0)]).values()) == ["its name is too long"]
 
 
 @pytest.mark.parametrize("name", ["author", "host", "spinning", "compass", "authored_by", "passenger", "shipping"])
@@ -282,6 +307,19 @@ def test_a_link_among_the_fields_can_be_followed() -> None:
 
     assert 'href="https://wiki.example/disk?a=1&amp;b=2"' in made.html
     assert "runbook_url: https://wiki.example/disk?a=1&b=2\n" in made.text
+
+
+@pytest.mark.parametrize("values", [1, 2], ids=["single", "list"])
+def test_links_that_are_too_long_for_one_block_of_slack_are_whole_in_the_next(values: int) -> None:
+    links = {f"link-{number}": f"https://shop.example/{'a' * 175}{number}" for number in range(MOST_DETAILS)}
+
+    made = rendered(
+        *({"title": "Build", "commit": f"c{number}", **links} for number in range(values)), details=[*links]
+    )
+
+    texts = [block["text"]["text"] for block in made.blocks if block["type"] == "section"]
+    assert max(map(len, texts)) <= 3000
+    assert all(f"<{url}|{url}>" in "".join(texts) for url in links.values())
 
 
 def test_truth_values_and_numbers_read_as_json_writes_them() -> None:

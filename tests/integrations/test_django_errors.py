@@ -149,6 +149,34 @@ def test_a_failing_request_is_one_record_whichever_loggers_have_the_handler(proj
     assert [value["example"] for value in gathered(project)] == ["/unavailable/7", "/logged/7", "/total/7"]
 
 
+FORGOTTEN = """
+import gc, logging, weakref
+
+from django.test import RequestFactory
+
+
+def view(request):
+    try:
+        return {}["price"]
+    except KeyError:
+        logging.getLogger("django.request").exception("no price", extra={"request": request, "status_code": 500})
+
+
+gc.disable()
+request = RequestFactory().get("/total/7")
+known = weakref.ref(request)
+view(request)
+view(request)
+del request
+print("still there" if known() else "gone")
+"""
+
+
+def test_a_request_that_failed_is_not_kept_in_memory(project: Project) -> None:
+    assert project.script(FORGOTTEN) == "gone\n"
+    assert len(gathered(project)) == 2
+
+
 DELIVERED = """
 from digestif.integrations.django import digests
 

@@ -168,3 +168,17 @@ def test_a_preview_tells_of_wrong_answers_as_a_delivery_does(name: str, complain
 
         with pytest.raises(ConfigError, match=complaint):
             digests.preview("mail:ada", now=T)
+
+
+@pytest.mark.parametrize("name", ["to", "zone", "wording", "links"])
+def test_a_preview_says_that_a_function_about_the_reader_failed(name: str) -> None:
+    def fail(*_: str) -> Any:
+        raise KeyError("ada")
+
+    with Digests(MemoryStore(), policy=POLICY) as digests:
+        options: Any = {name: fail}
+        digests.route("mail:*", channel=Recording(), **options)
+        add(digests, "mail:ada", "a")
+
+        with pytest.raises(ConfigError, match=r"a function of the route mail:\* failed: KeyError: 'ada'"):
+            digests.preview("mail:ada", now=T)

@@ -565,3 +565,8 @@ def test_a_mail_route_whose_recipient_may_be_an_address_is_taken(pattern: str, t
 def test_other_channels_take_any_recipient() -> None:
     with Digests("memory://") as digests:
         digests.route("mail:*", channel="terminal://", to="no address")
+
+
+def test_a_route_whose_split_gives_the_recipients_needs_no_address_in_its_pattern() -> None:
+    with Digests("memory://") as digests:
+        digests.route("team", channel="smtp://localhost?from=a@b.c", split=lambda digest: {"ada@example.org": digest})

@@ -176,6 +176,14 @@ def test_workers_with_different_policies_for_a_pattern_say_so_once() -> None:
     assert [len(ear.of(PoliciesDiffer)) for ear in ears] == [1, 1]
 
 
+def test_a_conflict_of_two_hundred_workers_is_one_line_of_ordinary_length() -> None:
+    [conflict] = policy_conflicts([a_worker(f"w{n:03}", {"*": f"policy {n % 9}"}) for n in range(200)])
+
+    assert len(conflict.policies) == 9
+    assert str(conflict).startswith("*: policy 0 (w000:1, w009:1, w018:1, w027:1, 19 more) or policy 1 (")
+    assert str(conflict).endswith(" or 5 more")
+
+
 def test_workers_with_the_same_policies_and_others_of_older_releases_are_no_conflict() -> None:
     same, same_too = a_worker("a", {"*": "hourly"}), a_worker("b", {"*": "hourly", "mail:*": "default"})
     older = LiveWorker(name="c", host="c", pid=1, since=0, seen=10, patterns=("*",))

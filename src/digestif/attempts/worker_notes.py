@@ -23,8 +23,7 @@ _decode = msgspec.json.Decoder(Found).decode
 def live_workers(store: Store, *, now: Millis) -> list[LiveWorker]:
     """The workers that were seen in the last minute, by name."""
     found = _found_in(store.note(0, NAME)) if store.enabled else {}
-    live = [note for note in found.values() if note.is_live(now)]
-    return [shown(note) for note in sorted(live, key=lambda note: (note.name, note.host, note.pid))]
+    return _listed(note for note in found.values() if note.is_live(now))
 
 
 def is_unhandled(timeline: str, workers: list[LiveWorker]) -> bool:
@@ -40,10 +39,13 @@ def unhandled_among(timelines: Iterable[Timeline], workers: list[LiveWorker]) ->
     return [key for key in wanting if is_unhandled(key, workers)]
 
 
-def note_worker(store: Store, own: str, note: WorkerNote | None, *, now: Millis) -> None:
-    """Note that a worker is alive under its own id, or remove it; so are those that were not seen for a minute."""
+def note_worker(store: Store, own: str, note: WorkerNote | None, *, now: Millis) -> list[LiveWorker]:
+    """Note that a worker is alive under its own id, or remove it, and return the workers that are noted.
+
+    Workers that were not seen for a minute are removed as well.
+    """
     if not store.enabled:
-        return
+        return []
     for _ in range(TRIES):
         noted = store.note(0, NAME)
         found = _found_in(noted)
@@ -51,7 +53,12 @@ def note_worker(store: Store, own: str, note: WorkerNote | None, *, now: Millis)
         if note is not None and len(wanted) < MOST_WORKERS:
             wanted[own] = note
         if wanted == found or store.swap_note(0, NAME, noted, _encode(wanted) if wanted else None):
-            return
+            return _listed(wanted.values())
+    return []
+
+
+def _listed(notes: Iterable[WorkerNote]) -> list[LiveWorker]:
+    return [shown(note) for note in sorted(notes, key=lambda note: (note.name, note.host, note.pid))]
 
 
 def _found_in(noted: bytes | None) -> Found:

@@ -30,7 +30,9 @@ def _delays(policy: Policy, words: Wording) -> str:
     if policy.quiet is not None:
         quiet, maximum = span(policy.quiet), span(policy.maximum_delay)
         return words.cadence_quiet.format(record=record, quiet=quiet, maximum=maximum)
-    first = words.cadence_after.format(delay=span(policy.first_delay)) if policy.first_delay else words.cadence_immediately
+    first = (
+        words.cadence_after.format(delay=span(policy.first_delay)) if policy.first_delay else words.cadence_immediately
+    )
     if policy.backoff is not None:
         return words.cadence_delays.format(record=record, first=first, pause=words.cadence_pause)
     if not policy.minimum_delay and not policy.increment_delay:

@@ -23,7 +23,7 @@ from digestif.compose.texts import (
     title_of,
 )
 from digestif.core.records import Record
-from digestif.core.secret import holds_credentials, is_secret_name
+from digestif.core.secret import holds_credentials, is_internal_name, is_secret_name
 from digestif.core.texts import shortened
 from digestif.errors import ConfigError
 
@@ -32,6 +32,7 @@ MOST_COLUMNS = 4  # of a table: more do not fit on a phone
 MOST_FIELDS = 100  # that are looked at in one value
 MOST_RECORDS = 100  # that are looked at for hidden fields
 NAME_LENGTH = 40
+LONGEST_NAME = 1000
 TEXT_LENGTH = 80
 LINK_LENGTH = 200  # a link that is cut leads nowhere in plain text
 LONG = 20  # characters of a text that is not repeated if it is a part of a line beside it
@@ -129,6 +130,8 @@ def _automatic(value: Any, known: set[str]) -> Iterator[Detail]:
 
 def _reason(name: str, value: Any) -> str:
     """Return why a field is not shown unless it is chosen; nothing if it is."""
+    if len(name) > LONGEST_NAME:  # it takes long to look for a secret in it
+        return "its name is too long"
     if private := _private_reason(name, value):
         return private
     if isinstance(value, dict | list | tuple):
@@ -143,7 +146,7 @@ def _reason(name: str, value: Any) -> str:
 
 
 def _private_reason(name: str, value: Any) -> str:
-    if name.startswith("_"):
+    if is_internal_name(name):
         return "its name begins with _"
     if is_secret_name(name):
         return "its name looks like that of a secret"

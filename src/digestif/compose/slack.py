@@ -86,8 +86,7 @@ def _body(context: dict[str, Any]) -> Iterator[Block]:
 
 def _notification(single: dict[str, Any], details: str) -> Iterator[str]:
     yield from _pieces(single["body"])
-    if single["details_line"]:
-        yield _details(single)
+    yield from _details(single)
     if single["url"]:
         yield _linked(single["url"], details)
     yield from _items(single, "•  ")
@@ -100,8 +99,7 @@ def _lines(group: dict[str, Any], counted: bool) -> Iterator[str]:
     yield from note if group["oldest_first"] else []
     for subject in group["subjects"]:
         yield _line(subject, counted)
-        if subject["details_line"]:
-            yield f"      {_details(subject)}"
+        yield from _details(subject, indent="      ")
         yield from _items(subject, "      ◦  ")
     yield from [] if group["oldest_first"] else note
 
@@ -118,15 +116,16 @@ def _items(subject: dict[str, Any], bullet: str) -> Iterator[str]:
     yield from note if subject["oldest_first"] else []
     for item in subject["items"]:
         yield f"{bullet}{_signed(item['parts'])} · {_linked(item['url'], item['when'])}"
-        if item["details_line"]:
-            yield f"      {_details(item)}"
+        if item["details_line"]:  # else they are its line
+            yield from _details(item, indent="      ")
         yield from _pieces(item["body"])
     yield from [] if subject["oldest_first"] else note
 
 
-def _details(shown: dict[str, Any]) -> str:
-    """The details as a quiet line; those that are links can be followed."""
-    return enumerated(*(f"{_part(each['name'])}: {_linked(each['url'], each['text'])}" for each in shown["details"]))
+def _details(shown: dict[str, Any], *, indent: str = "") -> Iterator[str]:
+    """The details as a quiet line; links can be followed. What does not fit in a block is on the next line."""
+    details = (f"{_part(each['name'])}: {_linked(each['url'], each['text'])}" for each in shown["details"])
+    return (indent + line for line in _packed(details, between=" · ", longest=LONGEST_TEXT - len(indent)))
 
 
 def _signed(parts: tuple[str, str, str]) -> str:
@@ -147,14 +146,14 @@ def _foot(context: dict[str, Any]) -> Iterator[Block]:
         yield _remark(" · ".join(links))
 
 
-def _packed(lines: Iterator[str]) -> Iterator[str]:
-    """Join lines to texts of at most LONGEST_TEXT characters."""
+def _packed(lines: Iterator[str], *, between: str = "\n", longest: int = LONGEST_TEXT) -> Iterator[str]:
+    """Join lines to texts of at most `longest` characters."""
     text = ""
     for line in lines:
-        if text and len(text) + 1 + len(line) > LONGEST_TEXT:
+        if text and len(text) + len(between) + len(line) > longest:
             yield text
             text = ""
-        text = f"{text}\n{line}" if text else line
+        text = f"{text}{between}{line}" if text else line
     if text:
         yield text
 

@@ -30,8 +30,8 @@ VALUE_SIZE = 20_000  # characters; a context may hold 100 such values
 LINK_LENGTH = 2000  # once escaped for HTML
 LINK_SCHEMES = ("http", "https", "mailto")
 LINK_NAMES = ("url", "uri", "link", "href")  # a field is taken for a link if its name ends so
-_SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*):", re.IGNORECASE)
-_SCRIPT = re.compile(r"\s*(javascript|vbscript|data:[a-z]+/)", re.IGNORECASE)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+_SCRIPT = re.compile(r"(javascript|vbscript|data:[a-z]+/)", re.IGNORECASE)
 # Nearly all links match this and need neither checks nor quoting. An escaped character takes at most five, so a short
 # link is short enough once escaped.
 SHORT_LINK = LINK_LENGTH // 5
@@ -187,6 +187,7 @@ def _quoted_link(link: str) -> str:
 
 def is_unsafe_link(name: str, text: str) -> bool:
     """Return True for a script in the form of a link, and for a field with a link that must not be followed."""
+    text = text.lstrip()  # faster than the expressions, which try each blank
     scheme = _SCHEME.match(text)
     is_refused = name.lower().endswith(LINK_NAMES) and scheme and scheme[1].lower() not in LINK_SCHEMES
     return bool(is_refused or _SCRIPT.match(text))

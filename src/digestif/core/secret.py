@@ -5,25 +5,33 @@ from typing import Any
 
 # A field is taken for a secret if a word of its name is here (`auth`, not `author`) …
 SECRET_WORDS = frozenset(
-    {"auth", "bearer", "csrf", "cvc", "cvv", "dsn", "jwt", "oauth", "otp", "pass", "pin", "pwd", "session"}
+    {"auth", "bearer", "csrf", "cvc", "cvv", "dsn", "jwt", "oauth", "otp", "pass", "pin", "session", "totp"}
 )
 # … or if the letters of its name contain one of these: `accessToken`, `X-Api-Key`, `db_password`.
 SECRET_PARTS = (
     "accesskey",
     "apikey",
     "authorization",
+    "connectionstring",
     "cookie",
     "credential",
+    "dbpass",
+    "encryptionkey",
     "passcode",
     "passphrase",
     "passw",
     "privatekey",
+    "pwd",
     "secret",
     "sessid",
     "sessionid",
+    "signingkey",
     "token",
+    "userpass",
+    "xsrf",
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_INTERNAL = re.compile(r"\W*_")  # also behind blanks and invisible characters, which are not shown
 _CREDENTIALS = re.compile(r"://[^:/?#\s@]*:[^/?#\s@]+@")
 
 
@@ -34,9 +42,14 @@ def is_secret_name(name: str) -> bool:
     return not SECRET_WORDS.isdisjoint(words) or any(part in letters for part in SECRET_PARTS)
 
 
+def is_internal_name(name: str) -> bool:
+    """Return True if the name of a field begins with `_`."""
+    return _INTERNAL.match(name) is not None
+
+
 def is_private_name(name: str) -> bool:
     """Return True for a field that readers do not see unless it is chosen."""
-    return name.startswith("_") or is_secret_name(name)
+    return is_internal_name(name) or is_secret_name(name)
 
 
 def holds_credentials(text: str) -> bool:

@@ -17,6 +17,7 @@ MOST_PATTERNS = 50  # of one worker; it counts as one that serves everything if 
 LONGEST_NAME = 100  # characters of the names of a worker and its host
 LONGEST_PATTERN = 200
 LONGEST_POLICY = 100
+MOST_NAMED = 4  # policies of a pattern, and workers of each, in the text of a conflict
 
 
 class WorkerNote(Struct, frozen=True):
@@ -61,8 +62,14 @@ class PolicyConflict:
     policies: Mapping[str, tuple[str, ...]]  # from the text of a policy to the workers that have it, as host:process
 
     def __str__(self) -> str:
-        texts = [f"{policy} ({', '.join(workers)})" for policy, workers in self.policies.items()]
-        return f"{self.pattern}: {' or '.join(texts)}"
+        texts = [f"{policy} ({_some(workers, ', ')})" for policy, workers in self.policies.items()]
+        return f"{self.pattern}: {_some(texts, ' or ')}"
+
+
+def _some(texts: Sequence[str], between: str) -> str:
+    """Join texts; of many only the first, with how many more there are."""
+    rest = [f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
+    return between.join([*texts[:MOST_NAMED], *rest])
 
 
 def noted_patterns(patterns: list[str]) -> tuple[str, ...]:
@@ -74,7 +81,7 @@ def noted_patterns(patterns: list[str]) -> tuple[str, ...]:
 
 
 def noted_policies(texts: Mapping[str, str], patterns: Sequence[str]) -> dict[str, str]:
-    """The policies of noted patterns. A long text is cut, and told from others by a hash."""
+    """Return the policies of noted patterns. A long text is shortened and ends with its hash."""
     return {pattern: _noted_policy(texts[pattern]) for pattern in patterns if pattern in texts}
 
 

@@ -1,5 +1,6 @@
 """Patterns of timelines: `*` stands for any characters; the pattern with the longest literal part wins."""
 
+from bisect import insort
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -32,8 +33,7 @@ class Patterns(Generic[T]):
         return any(known == pattern for known, _ in self._items)
 
     def add(self, pattern: str, value: T) -> None:
-        self._items.append((pattern, value))
-        self._items.sort(key=lambda item: -_literal(item[0]))  # stable: among equals the first one wins
+        insort(self._items, (pattern, value), key=lambda item: -_literal(item[0]))  # among equals the first one wins
         self._found.clear()
 
     def find(self, timeline: str) -> T | None:

@@ -172,8 +172,11 @@ class Route:
         return channel.name or f"{channel.scheme} of {self.pattern}"
 
     def check_recipient(self) -> None:
-        """Raise ConfigError if the channel refuses every recipient that `to` or a pattern without a star can give."""
-        if callable(self.to) or (self.to is None and "*" in self.pattern):
+        """Raise ConfigError if the channel refuses every recipient that `to` or a pattern without a star can give.
+
+        With `split` it is that which gives the recipients.
+        """
+        if self.split is not None or callable(self.to) or (self.to is None and "*" in self.pattern):
             return
         channel = self.open_channel()
         recipients = {

@@ -3,12 +3,13 @@
 import os
 import socket
 import threading
+from collections.abc import Sequence
 
 from digestif.attempts import Attempts
-from digestif.attempts.worker_notes import live_workers, note_worker
+from digestif.attempts.worker_notes import note_worker
 from digestif.core.texts import shortened_text
 from digestif.core.times import Millis
-from digestif.core.workers import LONGEST_NAME, WorkerNote, noted_patterns, noted_policies, policy_conflicts
+from digestif.core.workers import LONGEST_NAME, LiveWorker, WorkerNote, noted_patterns, noted_policies, policy_conflicts
 from digestif.events.engine import PoliciesDiffer
 from digestif.ids import fresh_id
 
@@ -36,15 +37,14 @@ class Presence:
             patterns = noted_patterns([handler.pattern for handler in self._attempts.handlers])
             policies = noted_policies(self._attempts.policy_texts(), patterns)
             note = WorkerNote(self._name, self._host, os.getpid(), self._since, now, patterns, policies)
-            note_worker(self._attempts.store, self._id, note, now=now)
-            self._report_conflicts(now, patterns)
+            self._report_conflicts(note_worker(self._attempts.store, self._id, note, now=now), patterns)
 
-    def _report_conflicts(self, now: Millis, patterns: tuple[str, ...]) -> None:
-        """Emit once for each pattern that another live worker has a different policy for it."""
-        for conflict in policy_conflicts(live_workers(self._attempts.store, now=now)):
-            if conflict.pattern in patterns and conflict.pattern not in self._reported:
-                self._reported.add(conflict.pattern)
-                self._attempts.events.emit(PoliciesDiffer(pattern=conflict.pattern, policies=str(conflict)))
+    def _report_conflicts(self, workers: Sequence[LiveWorker], patterns: Sequence[str]) -> None:
+        """Emit once for each pattern, as long as workers have different policies for it."""
+        found = {each.pattern: each for each in policy_conflicts(workers) if each.pattern in patterns}
+        for pattern in found.keys() - self._reported:
+            self._attempts.events.emit(PoliciesDiffer(pattern=pattern, policies=str(found[pattern])))
+        self._reported = set(found)
 
     def leave(self) -> None:
         """Raises StoreError if the store does not answer: then the entry is gone after a minute."""

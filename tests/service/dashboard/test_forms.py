@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from digestif import Digests, Policy
+from digestif.core.damage import Damage
 from digestif.core.verdicts import DeliveryFailed
 from digestif.errors import ConfigError
 from digestif.service.dashboard.actions import ON_TIMELINES
@@ -18,6 +19,7 @@ from digestif.service.dashboard.messages import TEXTS, text_of
 from digestif.service.security.audit import audit_entries
 from digestif.service.service import Service
 from digestif.service.settings import Limits
+from digestif.stores.damage import Unreadable
 from tests.service.dashboard.visitor import Visitor
 from tests.service.harness import serving, settings_with
 
@@ -294,6 +296,25 @@ def test_dead_letters_are_replayed_requeued_and_discarded(visitor: Visitor, dige
         ("replay", "a", first),
     ]
     assert visitor.post("/dead-letter/replay", {"id": first}).status == 404
+
+
+def test_a_damaged_dead_letter_does_not_keep_the_page_from_saying_what_became_of_the_others(
+    visitor: Visitor, digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters, read = [bury(digests, name) for name in "abc"], digests.store.letter
+
+    def read_or_fail(letter_id: str) -> Any:
+        if letter_id == letters[1]:
+            raise Unreadable(Damage(timeline="b", part="letter", problem="no JSON"))
+        return read(letter_id)
+
+    monkeypatch.setattr(digests.store, "letter", read_or_fail)
+    visitor.page("/dead-letters")
+    page = visitor.post("/dead-letter/replay", [("id", each) for each in letters]).body.decode()
+
+    assert "Replayed: 2 of 3 dead letters" in page
+    assert "no JSON" in page
+    assert [digests.timeline(name).in_digest for name in "abc"] == [1, 0, 1]
 
 
 def test_several_dead_letters_are_decided_in_one_step(visitor: Visitor, digests: Digests, service: Service) -> None:

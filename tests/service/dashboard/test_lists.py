@@ -12,10 +12,13 @@ import pytest
 from digestif import Digests, Policy
 from digestif.clock import wall_clock
 from digestif.core.verdicts import DeliveryFailed
+from digestif.core.workers import MOST_PATTERNS
 from digestif.service.security import reach
 from digestif.service.service import Service
+from tests.service.dashboard.test_setup import note
 from tests.service.dashboard.visitor import Visitor
 from tests.service.harness import Client, serving
+from tests.service.pauses import MOST, measured
 
 Ago = Callable[[float], float]
 
@@ -318,6 +321,20 @@ def test_a_list_names_what_no_route_delivers_and_what_is_tried_again(visitor: Vi
     rows = visitor.page("/timelines").split("<tr>")
 
     assert [("no route" in row, ">retry<" in row) for row in rows[2:]] == [(False, True), (True, False)]
+
+
+def test_thousands_of_patterns_of_workers_leave_the_event_loop_to_others(tmp_path: Path) -> None:
+    with measured() as pauses, serving(f"sqlite:///{tmp_path / 'd.db'}") as (client, service):
+        digests = digests_of(service)
+        digests.add_many([(f"sms:{number:04}", 1) for number in range(1000)], first_delay=3600)
+        for worker in range(40):
+            patterns = tuple(f"tenant{worker}-{number}:*" for number in range(MOST_PATTERNS))
+            note(digests, *patterns, worker=f"w{worker}")
+        visitor = Visitor(client)
+        assert len(listed(visitor, only="unhandled")) == 50
+        assert visitor.get("/timeline?key=sms:0001").status == 200
+
+    assert pauses.longest < MOST, pauses
 
 
 def test_links_and_forms_of_a_list_keep_each_others_wishes(visitor: Visitor, service: Service) -> None:

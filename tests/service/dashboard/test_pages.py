@@ -113,7 +113,9 @@ def test_each_cadence_has_its_own_plain_description() -> None:
     deletes = {name for name, label in choices.items() if "deletes" in label}
     assert deletes == {"off", "never"}
     assert choices["instant"] == "instant: each record immediately"
-    assert choices["hourly"] == "hourly: the first record immediately, further ones together, 1 hour after the last digest"
+    assert (
+        choices["hourly"] == "hourly: the first record immediately, further ones together, 1 hour after the last digest"
+    )
     assert choices["early"] == "early: daily at 08:00 Europe/Berlin"
     assert choices["weekly"] == "weekly: weekly on Mon 09:00 UTC"
     assert choices["office"] == "office: immediate,window=cron@*/20 8-18 * * 1-5 UTC"
@@ -247,8 +249,11 @@ def test_subject_and_recipient_of_the_next_message_stand_above_its_preview(visit
     assert "<b>News" not in raw
 
 
-def test_a_message_that_can_not_be_rendered_leaves_the_page_whole(visitor: Visitor, service: Service) -> None:
-    service.digests.route("mail:*", channel="terminal://", to=lambda _: "")
+@pytest.mark.parametrize("to", [lambda _: "", {}.__getitem__], ids=["wrong", "failing"])
+def test_a_message_that_can_not_be_rendered_leaves_the_page_whole(
+    visitor: Visitor, service: Service, to: Callable[[str], str]
+) -> None:
+    service.digests.route("mail:*", channel="terminal://", to=to)
     digests_of(service).add("mail:ada", {"title": "Hello"}, key="r-1")
     digests_of(service).add("other", 1)
 

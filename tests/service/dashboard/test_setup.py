@@ -44,10 +44,10 @@ def routed(out: str) -> Iterator[tuple[Visitor, Digests]]:
     asyncio.run(service.digests.close())
 
 
-def note(digests: Digests, *patterns: str) -> None:
+def note(digests: Digests, *patterns: str, worker: str = "w") -> None:
     """Let a worker of another process be seen."""
     now = digests.store.time(0)
-    note_worker(digests.store, "w", WorkerNote("w", "host", 7, now, now, patterns), now=now)
+    note_worker(digests.store, worker, WorkerNote(worker, "host", 7, now, now, patterns), now=now)
 
 
 def lines_of(page: str) -> str:

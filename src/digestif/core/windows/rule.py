@@ -10,7 +10,7 @@ from digestif.core.times import Duration, Millis, in_seconds, is_duration, to_mi
 from digestif.core.windows import recurrence
 from digestif.core.windows.occurrences import YEAR, HoursIn, Occurrences, TimesIn
 from digestif.core.windows.recurrence import Cron, Hours, Monthly, Times
-from digestif.core.windows.zones import check_zone, may_be_zone, zone_of
+from digestif.core.windows.zones import check_zone, find_zone, may_be_zone, zone_of
 from digestif.errors import ConfigError
 
 ZoneRule: TypeAlias = str | Callable[[str], str]  # a name, or a callable from timeline to name
@@ -130,9 +130,9 @@ def read_rule(text: str) -> Rule:
         )
     *spec, tz = words
     if not spec:
+        zone = tz if find_zone(tz) else "Europe/Berlin"  # else it is a day, or misspelt
         raise ConfigError(
-            f"window: {shortened(text.strip())} lacks {_missing(kind)}; "
-            f"write {kind}@{_EXAMPLES[kind]} {shortened_text(tz, 80)}"
+            f"window: {shortened(text.strip())} lacks {_missing(kind)}; write {kind}@{_EXAMPLES[kind]} {zone}"
         )
     jitter = read_duration("jitter", options.get("jitter", "0"))
     return make_rule(kind, _arguments(kind, " ".join(spec)), tz, jitter, "urgent" in options)

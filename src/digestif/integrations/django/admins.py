@@ -1,10 +1,11 @@
 """Error mails to ADMINS as digests: a flood of errors is one mail with a count for each bug."""
 
 import logging
+from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from django.conf import settings
 from django.core import mail
@@ -88,12 +89,18 @@ class DigestAdminHandler(UnlockedHandler, AdminEmailHandler):  # type: ignore[mi
 
 
 def _was_reported(request: Any, error: BaseException | None) -> bool:
-    """True for an exception of a request that comes again, such as one that a view logs and raises again."""
+    """True for an exception of a request that comes again, such as one that a view logs and raises again.
+
+    The exception bears the mark: a request with its exception, whose traceback has the request, would stay in memory.
+    """
     if error is None:
         return False
-    was_reported = getattr(request, "_digestif_reported", None) is error
-    request._digestif_reported = error
-    return was_reported
+    reported = getattr(error, "_digestif_request", None)
+    if reported is not None and reported() is request:
+        return True
+    with suppress(AttributeError):  # of an exception that takes no mark
+        error._digestif_request = ref(request)  # type: ignore[attr-defined]
+    return False
 
 
 def _backend() -> str:

@@ -15,6 +15,7 @@ from digestif.service.dashboard.deliveries import asked_letter, show_letter
 from digestif.service.dashboard.messages import counted
 from digestif.service.dashboard.visits import Answer, Refused, Visit
 from digestif.service.security.reach import reached_letter
+from digestif.stores.damage import Unreadable
 
 LetterDeed = Callable[[Visit, DeadLetter], Coroutine[Any, Any, bool]]
 GONE = "It was replayed, requeued or discarded in the meantime."
@@ -110,7 +111,10 @@ async def _decide(visit: Visit, decision: Decision, ids: Sequence[str]) -> Respo
 
 async def _failure(visit: Visit, decision: Decision, letter_id: str) -> Failure | None:
     """Do what was decided about a letter; if that does not work, say why."""
-    letter = await reached_letter(visit.service, visit.reader, letter_id)
+    try:
+        letter = await reached_letter(visit.service, visit.reader, letter_id)
+    except Unreadable as error:
+        return Failure(letter_id, None, str(error))
     if letter is None:
         return Failure(letter_id, None, GONE)
     try:

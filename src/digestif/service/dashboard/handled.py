@@ -34,12 +34,17 @@ def finder(visit: Visit, workers: Sequence[LiveWorker]) -> Callable[[str], str |
 def patterns(visit: Visit, workers: Sequence[LiveWorker]) -> list[str]:
     """Return the patterns of this service's routes and of the live workers, by name."""
     own = (handler.pattern for handler in visit.digests.attempts().handlers)
-    return sorted({*own, *_elsewhere(workers)})
+    return sorted({*own, *_noted(workers)})
 
 
 def _elsewhere(workers: Sequence[LiveWorker]) -> Patterns[str]:
-    """Collect the patterns of the live workers."""
+    """Make the patterns of the live workers ready for finding."""
     found: Patterns[str] = Patterns()
-    for pattern in sorted({pattern for worker in workers for pattern in worker.patterns}):
+    for pattern in sorted(_noted(workers)):
         found.add(pattern, pattern)
     return found
+
+
+def _noted(workers: Sequence[LiveWorker]) -> set[str]:
+    """Collect the patterns of the live workers: thousands, if each of many workers has its own."""
+    return {pattern for worker in workers for pattern in worker.patterns}

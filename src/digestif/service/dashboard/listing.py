@@ -24,6 +24,7 @@ from digestif.service.security.reach import (
     ended_digests,
     find_timelines,
     letters_page,
+    matching,
 )
 from digestif.stores.base import HISTORY_LIMIT
 from digestif.stores.damage import Unreadable
@@ -65,7 +66,7 @@ class Query(Struct, frozen=True, kw_only=True):
 async def timelines(visit: Visit) -> Response:
     workers = await visit.digests.workers()
     routes = patterns(visit, workers) if visit.sees_everything else []
-    query, deliverer = _asked(visit, routes), finder(visit, workers)
+    query, deliverer = _asked(visit, routes), await visit.service.beside(partial(finder, visit, workers))
     is_first = not visit.asked("after")
     found, is_sorted = await _found(visit, query, deliverer), _is_sorted_here(visit, query)
     shown = found.timelines[:PAGE] if is_sorted else found.timelines
@@ -73,13 +74,14 @@ async def timelines(visit: Visit) -> Response:
         shown = _without_repeats([*await _beginning(visit, query, routes, deliverer), *shown])
     has_idle = is_first and _shows_idle(query)
     history = await _history(visit, limit=HISTORY_LIMIT if has_idle else ENDED)
+    unhandled, retried = await visit.service.beside(partial(_marked, shown, deliverer))
     return visit.render(
         "timelines.html",
         query=query,
         timelines=shown,
         ended={entry.timeline: entry for entry in reversed(history)},
-        unhandled={each.key for each in shown if _is_unhandled(deliverer, each)},
-        retried={each.key for each in shown if _is_retried(deliverer, each)},
+        unhandled=unhandled,
+        retried=retried,
         matches=len(found.timelines),
         looked=found.looked,
         is_sorted=is_sorted,
@@ -225,6 +227,12 @@ def _is_retried(deliverer: Callable[[str], str | None], timeline: Timeline) -> b
     return timeline.in_digest > 0 and timeline.state is not State.OPEN and not _is_unhandled(deliverer, timeline)
 
 
+def _marked(shown: Sequence[Timeline], deliverer: Callable[[str], str | None]) -> tuple[set[str], set[str]]:
+    """Return the names of those that no route delivers, and of those that are retried."""
+    unhandled = {each.key for each in shown if _is_unhandled(deliverer, each)}
+    return unhandled, {each.key for each in shown if _is_retried(deliverer, each)}
+
+
 _SORTED_BY: dict[str, Callable[[Timeline], tuple[float, str]]] = {
     "pending": lambda each: (-_carried(each), each.key),
     "due": lambda each: (float("inf") if (at := _due(each)) is None else at, each.key),
@@ -244,7 +252,7 @@ async def _beginning(
     found: list[Timeline] = []
     for beginning in [each for each in beginnings if each.startswith(within)][:BEGINNINGS]:
         found += await visit.digests.timelines(prefix=beginning, limit=PAGE)
-    return list(filter(wanted, found))[:PAGE]
+    return (await visit.service.beside(partial(matching, wanted, found)))[:PAGE]
 
 
 def _without_repeats(found: Sequence[Timeline]) -> list[Timeline]:

@@ -53,6 +53,7 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
     history = await digests.history(key, limit=HISTORY)
     preference = await digests.preference(key)
     carried = found.pending + found.in_digest
+    deliverer = await visit.service.beside(partial(delivered_by, visit, await digests.workers(), key))
     return {
         "timeline": found,
         "explanation": explanation,
@@ -69,7 +70,7 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
         "draft": draft_of(visit.asked),
         "parts": PARTS,
         "life": await visit.service.beside(partial(life, records, history, explanation, now=visit.now)),
-        "is_delivered": found.off or delivered_by(visit, await digests.workers(), key) is not None,
+        "is_delivered": found.off or deliverer is not None,
         "likely_pattern": _likely_pattern(key),
         "preview": await _envelope(visit, key) if 0 < carried <= PREVIEWED else None,
     }

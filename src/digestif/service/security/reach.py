@@ -4,7 +4,7 @@ A list for a principal with a prefix depends on nothing that others have: its pa
 what it does not reach is as if it did not exist. The cursors of all lists are sealed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -129,7 +129,7 @@ async def find_timelines(
     for _ in range(MOST_CALLS):
         found, place = await _slice(service, criteria.prefix, order, after=place, limit=size)
         size = min(2 * size, LARGEST_SLICE)
-        shown += filter(criteria.wanted, found)
+        shown += await service.beside(partial(matching, criteria.wanted, found))
         if limit is not None and order == Order() and len(shown) > limit:
             shown, place = shown[:limit], shown[limit - 1].key
             found = found[: 1 + found.index(shown[-1])]
@@ -140,6 +140,11 @@ async def find_timelines(
         if place is None or is_full or looked >= MOST_LOOKED_AT:
             break
     return Found(shown, looked, await cursors.seal(place, principal, *criteria.name))
+
+
+def matching(wanted: Callable[[Timeline], bool], found: Sequence[Timeline]) -> list[Timeline]:
+    """Return the timelines that are wanted. With many patterns of workers that may take seconds."""
+    return list(filter(wanted, found))
 
 
 async def _slice(

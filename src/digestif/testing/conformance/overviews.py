@@ -50,7 +50,7 @@ class Overviews(Suite):
         assert names(walk(digests, state="ready")) == [f"t{number}" for number in range(5)]
 
     def test_those_that_wait_and_those_that_are_ready_come_in_one_order(self, digests: Digests) -> None:
-        """Fact 73. Ready and waiting ones due in turn, an open and a paused one: the first two kinds, the most overdue first."""
+        """Fact 73. Ready and waiting ones, an open and a paused one: the first two kinds, the most overdue first."""
         for number in (3, 0, 2, 1, 4):
             digests.add(f"ready{number}", 1, now=T + 2 * number)
             digests.add(f"waits{number}", 1, first_delay=1 + 2 * number, now=T)
@@ -63,7 +63,7 @@ class Overviews(Suite):
         assert names(found) == [f"{kind}{number}" for number in range(5) for kind in ("ready", "waits")]
 
     def test_a_page_in_order_of_due_time_reads_no_more_than_any_other(self, store: Store) -> None:
-        """Fact 73. 700 that wait and 700 that are ready: one call of the port gives at most 500, and a walk finds all."""
+        """Fact 73. 700 that wait and 700 ready ones: a call of the port gives at most 500, a walk finds all."""
         arrive_everywhere(store, [f"w{n:03}" for n in range(700)], first_delay=LEASE)
         arrive_everywhere(store, [f"r{n:03}" for n in range(700)])
 
