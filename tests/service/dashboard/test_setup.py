@@ -125,6 +125,18 @@ def test_workers_with_different_policies_for_a_pattern_are_named(visitor: Visito
     assert conflict == {"pattern": "mail:*", "policies": {"minimum=5m": ["host:1"], "minimum=1h": ["host:2"]}}
 
 
+def test_a_worker_that_was_not_seen_for_20_seconds_may_have_died(visitor: Visitor, service: Service) -> None:
+    store = service.digests._digests.store
+    now = store.time(0)
+    for pid, seen in ((1, now - 50_000), (2, now - 10_000)):
+        note_worker(store, f"w{pid}", WorkerNote("w", "host", pid, now - 90_000, seen, ("mail:*",)), now=now)
+
+    page = visitor.page("/workers")
+
+    assert len(re.findall(r"not seen for 5\d s: it may have died", page)) == 1
+    assert re.search(r">1\d s ago</time>", page)
+
+
 # Timelines without a route
 
 
@@ -144,6 +156,22 @@ def test_a_timeline_that_no_route_delivers_says_so_until_one_does(visitor: Visit
     assert "No route delivers" not in elsewhere
     assert "No route delivers" in other
     assert "No route delivers" not in routed
+
+
+def test_the_overview_names_timelines_that_no_route_or_worker_delivers(visitor: Visitor, service: Service) -> None:
+    digests = service.digests._digests
+    note(digests, "mail:*")
+    digests.add("mail:ada", 1)
+
+    before = visitor.page("/")
+    digests.add("mial:ada", 1)
+    after = visitor.page("/")
+
+    assert "No problems" in before
+    assert "No problems" not in after
+    assert "1 timeline has no route: <a" in after
+    assert '<a href="/timelines?only=unhandled">' in after
+    assert visitor.get("/v1/status").json()["unhandled"] == ["mial:ada"]
 
 
 @pytest.mark.parametrize("key", ['"]\nstore = "x', "a*b:c", "x" * 300 + ":y", "<b>:c"])
