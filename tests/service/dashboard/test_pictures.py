@@ -17,8 +17,12 @@ from digestif.service.dashboard.series import POINTS, rates, series, totals
 NOW = 1_800_000_000.0
 
 
-def sample(at: float, accepted: int, digests: int = 0, pending: int = 0, late: float = 0) -> Sample:
-    given = {"at": at, "accepted": accepted, "digests": digests, "pending": pending, "late": late}
+def sample(
+    at: float, accepted: int, digests: int = 0, pending: int = 0, late: float = 0, delivered: int = 0
+) -> Sample:
+    given = {
+        "at": at, "accepted": accepted, "digests": digests, "pending": pending, "late": late, "delivered": delivered,
+    }  # fmt: skip
     return Sample(**{**{field.name: 0 for field in fields(Sample)}, **given})  # type: ignore[arg-type]
 
 
@@ -35,14 +39,27 @@ def test_curves_are_rates_a_minute_between_samples() -> None:
 
 
 def test_counters_that_were_set_back_count_from_there() -> None:
-    samples = [sample(NOW - 30, 1000, 50), sample(NOW - 20, 5, 0), sample(NOW - 10, 25, 2)]
+    samples = [
+        sample(NOW - 30, 1000, 50, delivered=900),
+        sample(NOW - 20, 5, 0, delivered=0),
+        sample(NOW - 10, 25, 2, delivered=20),
+    ]
 
     found = totals(samples, since=NOW - 60)
 
-    assert (found.events, found.messages) == (20, 2)
+    assert (found.events, found.delivered, found.messages) == (20, 20, 2)
     assert found.removed == 0.9
     assert totals([], since=0).removed is None
     assert rates(samples, now=NOW).events == 60.0
+
+
+def test_records_that_were_not_delivered_are_no_noise_removed() -> None:
+    samples = [sample(NOW - 30, 0), sample(NOW - 10, 46, 16, delivered=32)]
+
+    found = totals(samples, since=NOW - 60)
+
+    assert found.removed == 0.5
+    assert totals([sample(NOW - 30, 0), sample(NOW - 10, 46)], since=NOW - 60).removed is None
 
 
 def entry(ended: float, *keys: str, records: int = 1, outcome: Outcome = Outcome.DELIVERED) -> HistoryEntry:

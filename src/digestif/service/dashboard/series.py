@@ -33,14 +33,15 @@ class Totals(Struct, frozen=True, kw_only=True):
     """What happened in a range."""
 
     events: int
+    delivered: int  # records
     messages: int
 
     @property
     def removed(self) -> float | None:
-        """The share of events that needed no message of their own; None without messages."""
-        if not self.events or not self.messages:
+        """The share of delivered records that needed no message of their own; None if none was delivered."""
+        if not self.delivered or not self.messages:
             return None
-        return max(0.0, 1 - self.messages / self.events)
+        return max(0.0, 1 - self.messages / self.delivered)
 
 
 def series(samples: Sequence[Sample], *, now: float, length: float) -> Series:
@@ -65,7 +66,9 @@ def totals(samples: Sequence[Sample], *, since: float) -> Totals:
     """The sums since a time. A counter that was set back, by another store, counts from there."""
     within = [sample for sample in samples if sample.at >= since]
     return Totals(
-        events=_risen(within, lambda sample: sample.accepted), messages=_risen(within, lambda sample: sample.digests)
+        events=_risen(within, lambda sample: sample.accepted),
+        delivered=_risen(within, lambda sample: sample.delivered),
+        messages=_risen(within, lambda sample: sample.digests),
     )
 
 
