@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from digestif import Digests, Policy
+from digestif import AsyncDigests, Digests, Policy
+from digestif.attempts.sampling import Sampler
 from digestif.clock import wall_clock
 from digestif.core.verdicts import DeliveryFailed
 from digestif.core.workers import MOST_PATTERNS
@@ -17,7 +18,7 @@ from digestif.service.security import reach
 from digestif.service.service import Service
 from tests.service.dashboard.test_setup import note
 from tests.service.dashboard.visitor import Visitor
-from tests.service.harness import Client, serving
+from tests.service.harness import Client, served, serving, settings_with
 from tests.service.pauses import MOST, measured
 
 Ago = Callable[[float], float]
@@ -446,6 +447,27 @@ def test_numbers_have_the_noun_that_goes_with_them(visitor: Visitor, service: Se
     assert "1 more record was declined" in one
     assert "2 records in dead letters wait for a decision" in two
     assert "each of the 3 accepted records has" in two
+
+
+def test_the_figures_of_the_overview_count_what_they_name(ago: Ago) -> None:
+    service = Service(settings_with(), AsyncDigests("memory://", policy=Policy(attempts=1)))
+    digests = digests_of(service)
+    sampler = Sampler(digests.store)
+    sampler.tick(round(ago(200) * 1000))
+    digests.add("mail:ada", 1, now=ago(190))
+    end(digests, "mail:ada", at=ago(185))
+    end(digests, "mail:bob", fails=True, at=ago(180))
+    sampler.tick(round(ago(20) * 1000))
+    digests.add_many([("mail:eve", 1), ("mail:eve", 2), ("mail:eve", 3)], first_delay=0)
+    with digests.digest("mail:eve"), served(service) as client:
+        digests.add("mail:eve", 4)
+        page = text(Visitor(client).page("/"))
+    asyncio.run(service.digests.close())
+
+    assert "50.0 % 2 delivered records in 1 message in the last 6 h" in page
+    assert "Backlog 4 records 3 timelines stored, with or without records" in page
+    assert "Events in 1.0 /min in the last 3 minutes; 7 in all" in page
+    assert "Messages out 0.3 /min in the last 3 minutes; 2 records delivered in all" in page
 
 
 def test_a_time_that_has_passed_is_not_said_to_come(visitor: Visitor, service: Service, ago: Ago) -> None:

@@ -53,6 +53,14 @@ def test_counters_that_were_set_back_count_from_there() -> None:
     assert rates(samples, now=NOW).events == 60.0
 
 
+def test_rates_say_over_how_many_minutes_they_are() -> None:
+    day = [sample(NOW - 10 * number, 1000 - number) for number in range(8640, 0, -1)]
+
+    assert (rates(day, now=NOW).events, rates(day, now=NOW).period) == (6.0, 10)
+    assert rates(day[-20:], now=NOW).period == 3
+    assert rates(day[-2:], now=NOW).period == 1
+
+
 def test_records_that_were_not_delivered_are_no_noise_removed() -> None:
     samples = [sample(NOW - 30, 0), sample(NOW - 10, 46, 16, delivered=32)]
 

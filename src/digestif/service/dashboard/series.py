@@ -8,7 +8,7 @@ from msgspec import Struct
 from digestif.core.samples import Sample
 
 POINTS = 180  # of a curve
-LATELY = 600  # seconds over which rates are taken
+LATELY = 600  # seconds over which rates are taken, at most
 RANGES = {"1h": 3600, "6h": 21_600, "24h": 86_400}  # seconds
 
 
@@ -27,6 +27,7 @@ class Rates(Struct, frozen=True, kw_only=True):
 
     events: float | None
     messages: float | None
+    period: int  # whole minutes between the samples that were compared, at least one
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -77,9 +78,9 @@ def rates(samples: Sequence[Sample], *, now: float) -> Rates:
     within = [sample for sample in samples if sample.at >= now - LATELY]
     minutes = (within[-1].at - within[0].at) / 60 if within else 0
     if not minutes:
-        return Rates(events=None, messages=None)
-    found = totals(within, since=0)
-    return Rates(events=found.events / minutes, messages=found.messages / minutes)
+        return Rates(events=None, messages=None, period=1)
+    found, period = totals(within, since=0), max(1, round(minutes))
+    return Rates(events=found.events / minutes, messages=found.messages / minutes, period=period)
 
 
 def _risen(samples: Sequence[Sample], counter: Callable[[Sample], int]) -> int:
