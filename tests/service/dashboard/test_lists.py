@@ -430,6 +430,24 @@ def test_without_kept_messages_the_list_of_digests_shows_the_recipients_of_the_r
     assert "/digest?id=" not in page
 
 
+def test_a_reason_begins_with_what_happened_and_not_with_the_name_of_the_error(
+    visitor: Visitor, service: Service, ago: Ago
+) -> None:
+    digests = digests_of(service)
+    end(digests, "mail:ada", fails=True, at=ago(60))
+    digests.set_policy("mail:bob", "minimum=5m,maximum=30m,attempts=3")
+    digests.add("mail:bob", 1)
+    with pytest.raises(DeliveryFailed), digests.digest("mail:bob"):
+        raise DeliveryFailed("421 try later")
+    [letter] = digests.dead_letters()
+    pages = ("/", "/digests", "/dead-letters", f"/dead-letter?id={letter.id}")
+    shown = [visitor.page(path).partition("Traceback")[0] for path in pages]
+
+    assert letter.reason == "DeliveryFailed: 550 no such mailbox"
+    assert [("550 no such mailbox" in page, "DeliveryFailed" in page) for page in shown] == [(True, False)] * 4
+    assert "421 try later" in shown[0]
+
+
 # Words
 
 
