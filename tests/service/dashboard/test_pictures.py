@@ -59,6 +59,7 @@ def test_rates_say_over_how_many_minutes_they_are() -> None:
     assert (rates(day, now=NOW).events, rates(day, now=NOW).period) == (6.0, 10)
     assert rates(day[-20:], now=NOW).period == 3
     assert rates(day[-2:], now=NOW).period == 1
+    assert rates(day[-1:], now=NOW).period == 0
 
 
 def test_records_that_were_not_delivered_are_no_noise_removed() -> None:

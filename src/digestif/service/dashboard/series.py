@@ -27,7 +27,7 @@ class Rates(Struct, frozen=True, kw_only=True):
 
     events: float | None
     messages: float | None
-    period: int  # whole minutes between the samples that were compared, at least one
+    period: int  # minutes between the samples that were compared, at least 1; 0 without samples
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ def rates(samples: Sequence[Sample], *, now: float) -> Rates:
     within = [sample for sample in samples if sample.at >= now - LATELY]
     minutes = (within[-1].at - within[0].at) / 60 if within else 0
     if not minutes:
-        return Rates(events=None, messages=None, period=1)
+        return Rates(events=None, messages=None, period=0)
     found, period = totals(within, since=0), max(1, round(minutes))
     return Rates(events=found.events / minutes, messages=found.messages / minutes, period=period)
 
