@@ -324,6 +324,32 @@ def test_a_list_names_what_no_route_delivers_and_what_is_tried_again(visitor: Vi
     assert [("no route" in row, ">retry<" in row) for row in rows[2:]] == [(False, True), (True, False)]
 
 
+def test_a_list_gives_no_time_for_what_is_never_delivered(visitor: Visitor, service: Service, ago: Ago) -> None:
+    service.digests.route("mail:*", channel="terminal://")
+    digests = digests_of(service)
+    digests.add_many([("mail:ada", 1), ("sms:ada", 1)])
+    digests.prefer("mail:off", "off")
+    page = text(visitor.page("/timelines"))
+
+    assert re.search(r"mail:ada waiting 1 in \d+", page)
+    assert "mail:off idle off 0 none: switched off" in page
+    assert "sms:ada waiting no route 1 none: no route" in page
+
+
+def test_a_list_shows_the_records_of_an_unfinished_digest_beside_the_pending_ones(
+    visitor: Visitor, service: Service
+) -> None:
+    service.digests.route("*", channel="terminal://")
+    digests = digests_of(service)
+    digests.add("mail:ada", 1, first_delay=0)
+    with digests.digest("mail:ada"):
+        digests.add_many([("mail:bob", 1), ("mail:ada", 2), ("mail:ada", 3)])
+        page = text(visitor.page("/timelines"))
+
+    assert "mail:ada open 2 + 1 being delivered" in page
+    assert "mail:bob waiting 1 in" in page
+
+
 def test_thousands_of_patterns_of_workers_leave_the_event_loop_to_others(tmp_path: Path) -> None:
     with measured() as pauses, serving(f"sqlite:///{tmp_path / 'd.db'}") as (client, service):
         digests = digests_of(service)
