@@ -310,6 +310,24 @@ def test_timelines_are_filtered_by_what_they_need(visitor: Visitor, service: Ser
     assert listed(visitor, route="no such route", only="nonsense") == listed(visitor)
 
 
+def test_the_timelines_of_a_route_are_listed_when_all_of_them_are_idle(
+    visitor: Visitor, service: Service, ago: Ago
+) -> None:
+    for pattern in ("mail:*", "push:*", "sms:*"):
+        service.digests.route(pattern, channel="terminal://")
+    digests = digests_of(service)
+    for key in ("mail:ada", "mail:bob", "push:ada"):
+        end(digests, key, at=ago(7200))
+        let_idle(digests, key, at=ago(60))
+    mails, none = visitor.page("/timelines?route=mail:*"), visitor.page("/timelines?route=sms:*")
+
+    assert idle(mails) == ["mail:bob", "mail:ada"]
+    assert "No stored timeline matches" not in mails
+    assert idle(visitor.page("/timelines?route=mail:*&search=bob")) == ["mail:bob"]
+    assert idle(visitor.page("/timelines?route=mail:*&state=idle")) == ["mail:bob", "mail:ada"]
+    assert "No stored timeline matches, and no idle one that is known." in text(none)
+
+
 def test_a_list_names_what_no_route_delivers_and_what_is_tried_again(visitor: Visitor, service: Service) -> None:
     service.digests.route("mail:*", channel="terminal://")
     digests = digests_of(service)
