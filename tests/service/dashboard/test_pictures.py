@@ -11,7 +11,7 @@ from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
 from digestif.ids import fresh_key, time_of
 from digestif.service.dashboard.life import life
-from digestif.service.dashboard.rendering import percent, prose, visible
+from digestif.service.dashboard.rendering import environment, percent, prose, visible
 from digestif.service.dashboard.series import POINTS, rates, series, totals
 
 NOW = 1_800_000_000.0
@@ -95,6 +95,18 @@ def test_a_life_has_a_dot_for_each_arrival_a_bar_for_each_delivery_and_the_due_t
     assert picture.due is not None
     assert picture.latest is not None
     assert picture.dots[0].x < picture.bars[0].x < picture.dots[1].x < picture.now < picture.due < picture.latest <= 100
+
+
+@pytest.mark.parametrize(("times", "words"), [(1, "1 arrival, 1 delivery"), (2, "2 arrivals, 2 deliveries")])
+def test_the_label_of_a_picture_has_the_nouns_that_go_with_its_numbers(times: int, words: str) -> None:
+    explanation: Any = SimpleNamespace(state="idle", next=None, latest=None)
+    records = [Record(f"r{number}", 1, NOW - number) for number in range(times)]
+    drawn = life(records, [entry(NOW - number) for number in range(times)], explanation, now=NOW)
+
+    label = str(environment().get_template("life.html").module.picture(drawn, NOW))  # type: ignore[attr-defined]
+
+    assert f'aria-label="Arrivals and deliveries of this timeline: {words}"' in label
+    assert "1 record<" in label
 
 
 def test_an_arrival_that_claims_to_be_years_old_does_not_squeeze_the_others() -> None:

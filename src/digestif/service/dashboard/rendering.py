@@ -122,9 +122,9 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def counted(number: float, noun: str) -> str:
-    """A number with its noun: 1 record, 1,234 records."""
-    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+def counted(number: float, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: 1 record, 1,234 records. A plural that adds more than an s is given."""
+    return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def rate(number: float | None) -> str:
