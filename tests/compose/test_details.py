@@ -124,7 +124,7 @@ def test_a_field_with_an_endless_name_is_hidden_without_a_search_for_secrets_in_
     value = {"title": "Signed in", "x" * 100_000: "Oslo", "city": "Oslo"}
 
     assert Details().of(Record("r", value, 1.0), "Signed in") == [Detail("city", "Oslo")]
-    assert list(Details().hidden([Record("r", value, 1.0)]).values()) == ["its name is too long"]
+    assert list(Details().hidden(Record("r", value, 1.0)).values()) == ["its name is too long"]
 
 
 @pytest.mark.parametrize("name", ["author", "host", "spinning", "compass", "authored_by", "passenger", "shipping"])
