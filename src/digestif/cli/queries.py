@@ -153,7 +153,7 @@ def show(session: Session, timeline: str) -> int:
     if why.failed is not None:
         lines.append(("failed", printable(str(why.failed))))
     if why.given_up is not None:
-        lines.append(("given up", printable(why.given_up)))
+        lines.append(("given up", printable(_given_up(why))))
     if found.last is not None:
         lines.append(("last", f"delivered {when(found.last, now=now)} ({stamp(found.last, now=now)})"))
     lines.append(("iteration", f"{counted(found.iteration, 'digest')} in a row"))
@@ -165,8 +165,12 @@ def _idle(why: "Explanation") -> str:
     """What to say of a timeline of which at most dead letters are stored."""
     if why.given_up is None:
         return f"{printable(why.timeline)} is idle: nothing is stored"
-    given_up = f"{why.given_up}: digestif dead list {shlex.quote(why.timeline)}"
-    return wrapped(printable(f"{why.timeline} is idle: nothing is stored but dead letters; {given_up}"))
+    return wrapped(printable(f"{why.timeline} is idle: nothing is stored but dead letters; {_given_up(why)}"))
+
+
+def _given_up(why: "Explanation") -> str:
+    """How many digests are dead letters, and the command that lists them."""
+    return f"{why.given_up}: digestif dead list {shlex.quote(why.timeline)}"
 
 
 @click.command()
