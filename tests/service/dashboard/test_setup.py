@@ -56,6 +56,21 @@ def lines_of(page: str) -> str:
     return found[1]
 
 
+def test_without_a_route_the_list_of_digests_advises_one_and_no_flush(
+    visitor: Visitor, service: Service, routed: tuple[Visitor, Digests]
+) -> None:
+    unrouted = [visitor.page(path) for path in ("/digests", "/digests?timeline=mail:ada")]
+    one = routed[0].page("/digests?timeline=sms:ada")
+    others = [routed[0].page(path) for path in ("/digests", "/digests?timeline=mail:ada")]
+    note(service.digests._digests, "mail:*")
+    elsewhere = visitor.page("/digests")
+
+    assert "No digest has ended yet, and no route delivers any: records are accepted and wait." in unrouted[0]
+    assert "No digest of this timeline has ended yet, and no route delivers it:" in unrouted[1]
+    assert "and no route delivers it:" in one
+    assert ["press Flush" in page for page in [*unrouted, one, *others, elsewhere]] == [False] * 3 + [True] * 3
+
+
 @pytest.mark.parametrize("path", NO_ROUTE)
 def test_without_a_route_pages_show_lines_of_a_file_that_makes_one(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

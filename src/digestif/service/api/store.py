@@ -107,6 +107,8 @@ async def show_status(request: Request) -> StatusAnswer:
         request.service.in_thread(lambda: (store.moving_since(), versions(store), store.durability, store.partitions)),
     )
     due = await digests.timelines_page(due=True, limit=UNHANDLED_LOOKED_AT)
+    unhandled = await request.service.beside(partial(unhandled_among, due.timelines, workers))
+    conflicts = await request.service.beside(partial(policy_conflicts, workers))
     return StatusAnswer(
         store=redacted(request.service.settings.store.reveal()),
         namespace=store.namespace,
@@ -116,10 +118,10 @@ async def show_status(request: Request) -> StatusAnswer:
         versions=known,
         moving_since=None if moving is None else moving / 1000,
         workers=workers,
-        policy_conflicts=policy_conflicts(workers),
+        policy_conflicts=conflicts,
         outages=outages,
         failures=failures,
-        unhandled=unhandled_among(due.timelines, workers),
+        unhandled=unhandled,
         backlog=overview.backlog,
         counted=overview.counted,
         at_least=overview.at_least,

@@ -1,10 +1,15 @@
 """The overview: what came in, what went out, and whether anything needs attention."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from digestif.attempts.worker_notes import UNHANDLED_LOOKED_AT, unhandled_among
 from digestif.core.ledger import FATES, Ledger
+from digestif.core.records import Timeline
+from digestif.core.workers import LiveWorker
 from digestif.service.dashboard.handled import finder
 from digestif.service.dashboard.series import RANGES, Series, rates, series, totals
 from digestif.service.dashboard.standing import ENDED, channels_of, first_route
@@ -26,7 +31,7 @@ async def overview(visit: Visit) -> Response:
     curves = series(samples, now=visit.now, length=RANGES[chosen])
     ended, failures = await visit.digests.history(limit=ENDED), await visit.digests.failures()
     workers = await visit.digests.workers()
-    due, find = await visit.digests.timelines_page(due=True, limit=UNHANDLED_LOOKED_AT), finder(visit, workers)
+    due = await visit.digests.timelines_page(due=True, limit=UNHANDLED_LOOKED_AT)
     return visit.render(
         "overview.html",
         ledger=ledger,
@@ -40,7 +45,7 @@ async def overview(visit: Visit) -> Response:
         failures=failures,
         channels=channels_of(visit, outages, ended, failures)[:CHANNELS],
         workers=workers,
-        unhandled=[key for key in unhandled_among(due.timelines, workers) if find(key) is None],
+        unhandled=await visit.service.beside(partial(_unhandled, visit, due.timelines, workers)),
         more_due=due.after is not None,
         ended=ended[:LATEST],
         letters=await visit.digests.dead_letters(limit=LATEST),
@@ -50,6 +55,12 @@ async def overview(visit: Visit) -> Response:
         is_new=_is_new(ledger),
         **first_route(visit),
     )
+
+
+def _unhandled(visit: Visit, timelines: Sequence[Timeline], workers: list[LiveWorker]) -> list[str]:
+    """Return the names of timelines that neither this service nor a live worker delivers."""
+    find = finder(visit, workers)
+    return [key for key in unhandled_among(timelines, workers) if find(key) is None]
 
 
 async def curves(visit: Visit) -> Response:

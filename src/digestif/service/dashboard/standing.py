@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def first_route(visit: Visit) -> dict[str, Any]:
 async def workers(visit: Visit) -> Response:
     command = f"digestif worker --config {shlex.quote(visit.service.settings.source or 'digestif.toml')}"
     found = await visit.digests.workers()
-    conflicts = policy_conflicts(found)
+    conflicts = await visit.service.beside(partial(policy_conflicts, found))
     return visit.render("workers.html", workers=found, conflicts=conflicts, command=command, **first_route(visit))
 
 
