@@ -27,7 +27,6 @@ from digestif.cli.output import (
 )
 from digestif.cli.session import Function, Session, timeline_argument, with_session
 from digestif.core.times import to_seconds
-from digestif.core.transfer import FOREVER
 
 if TYPE_CHECKING:
     from digestif import Digests, Explanation, Sighting, Timeline
@@ -242,6 +241,8 @@ TIMES = (*DUE_TIMES, "by_delays", "last", "first_pending", "lease_until")
 
 
 def _fact(name: str, value: object, *, now: float, zone: str | None) -> str:
+    from digestif.core.transfer import FOREVER
+
     if value is None or value is False:
         return ""
     if name in TIMES and isinstance(value, float):
