@@ -246,7 +246,7 @@ def fates(counts: "Ledger") -> list[tuple[str, str]]:
 
 
 def dead_advice(counts: "Ledger") -> str:
-    return "none" if not counts.dead else f"{counts.dead:,} records; see digestif dead list"
+    return "none" if not counts.dead else f"{counted(counts.dead, 'record')}; see digestif dead list"
 
 
 COMMANDS = [ledger, verify, repair, status]

@@ -27,7 +27,6 @@ from digestif.cli.output import (
 )
 from digestif.cli.session import Function, Session, timeline_argument, with_session
 from digestif.core.times import to_seconds
-from digestif.core.transfer import FOREVER
 
 if TYPE_CHECKING:
     from digestif import Digests, Explanation, Sighting, Timeline
@@ -153,7 +152,7 @@ def show(session: Session, timeline: str) -> int:
     if why.failed is not None:
         lines.append(("failed", printable(str(why.failed))))
     if why.given_up is not None:
-        lines.append(("given up", printable(why.given_up)))
+        lines.append(("given up", printable(_given_up(why))))
     if found.last is not None:
         lines.append(("last", f"delivered {when(found.last, now=now)} ({stamp(found.last, now=now)})"))
     lines.append(("iteration", f"{counted(found.iteration, 'digest')} in a row"))
@@ -165,8 +164,12 @@ def _idle(why: "Explanation") -> str:
     """What to say of a timeline of which at most dead letters are stored."""
     if why.given_up is None:
         return f"{printable(why.timeline)} is idle: nothing is stored"
-    given_up = f"{why.given_up}: digestif dead list {shlex.quote(why.timeline)}"
-    return wrapped(printable(f"{why.timeline} is idle: nothing is stored but dead letters; {given_up}"))
+    return wrapped(printable(f"{why.timeline} is idle: nothing is stored but dead letters; {_given_up(why)}"))
+
+
+def _given_up(why: "Explanation") -> str:
+    """How many digests are dead letters, and the command that lists them."""
+    return f"{why.given_up}: digestif dead list {shlex.quote(why.timeline)}"
 
 
 @click.command()
@@ -238,6 +241,8 @@ TIMES = (*DUE_TIMES, "by_delays", "last", "first_pending", "lease_until")
 
 
 def _fact(name: str, value: object, *, now: float, zone: str | None) -> str:
+    from digestif.core.transfer import FOREVER
+
     if value is None or value is False:
         return ""
     if name in TIMES and isinstance(value, float):
