@@ -108,7 +108,9 @@ def test_a_list_shows_a_usual_reason_whole(
     reason = desk.page.get_by_text("no such customer")
 
     expect(reason).to_be_visible()
-    assert reason.evaluate("shown => shown.scrollHeight <= shown.clientHeight && shown.scrollWidth <= shown.clientWidth")
+    assert reason.evaluate(
+        "shown => shown.scrollHeight <= shown.clientHeight && shown.scrollWidth <= shown.clientWidth"
+    )
     desk.close()
 
 

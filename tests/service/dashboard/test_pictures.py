@@ -17,9 +17,7 @@ from digestif.service.dashboard.series import POINTS, rates, series, totals
 NOW = 1_800_000_000.0
 
 
-def sample(
-    at: float, accepted: int, digests: int = 0, pending: int = 0, late: float = 0, delivered: int = 0
-) -> Sample:
+def sample(at: float, accepted: int, digests: int = 0, pending: int = 0, late: float = 0, delivered: int = 0) -> Sample:
     given = {
         "at": at, "accepted": accepted, "digests": digests, "pending": pending, "late": late, "delivered": delivered,
     }  # fmt: skip
