@@ -41,10 +41,17 @@ class View:
     def _clock(self, millis: Millis) -> str:
         return instant_in(millis / 1000, self._zone)
 
+    @property
+    def _is_over(self) -> bool:
+        """True if nothing is ever due: the timeline is off, and has no record."""
+        return self._is_off and is_empty(self._slot)
+
     # The sum
 
     def arithmetic(self) -> str:
         """How the delays made the due time, and what the window made of that."""
+        if self._is_over:
+            return ""
         return self._sum() + self._wait_for_window()
 
     def _sum(self) -> str:
@@ -185,6 +192,8 @@ class View:
         slot = self._slot
         if slot.state is State.IDLE:
             return "idle: nothing is stored" + ("" if self._is_off else ", the next record starts a new round")
+        if slot.state is State.WAITING and self._is_over:
+            return "nothing pending"
         if slot.state is State.WAITING and is_empty(slot):
             cools = "cooling down until" if slot.at > self._now else "cooled down since"
             return f"{cools} {self._clock(slot.at)}, nothing pending"
@@ -226,7 +235,7 @@ class View:
             return ["`digestif move FROM TO` ends the move, `digestif move FROM --abandon` gives it up"]
         changes = ["`prefer` or `clear_policy` switches it on again"] if self._is_off else []
         changes += ["`resume` lets it go on"] if slot.paused else []
-        if slot.state is not State.WAITING or slot.paused:
+        if slot.state is not State.WAITING or slot.paused or self._is_over:
             return changes
         window = self._policy.window
         if self._outage is not None:

@@ -422,3 +422,50 @@ def test_paths_of_the_api_that_lead_nowhere_are_answered_with_problems(client: C
     reply = client.get("/v1/nowhere")
 
     assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")
+
+
+def test_the_page_of_a_timeline_that_is_off_promises_nothing_and_offers_no_delivery(
+    visitor: Visitor, service: Service
+) -> None:
+    digests = digests_of(service)
+    digests.add("a", 1)
+    with digests.digest("a"):
+        pass
+    buttons = ('action="/timeline/flush"', 'action="/timeline/test"')
+    before = visitor.page("/timeline?key=a")
+    digests.prefer("a", "off")
+
+    page = visitor.page("/timeline?key=a")
+
+    assert digests.timeline("a").state == "waiting"
+    assert '<span class="state waiting">waiting</span> <span class="state idle">off</span>' in page
+    assert '<dt>Next delivery</dt><dd><span class="none">none: switched off</span></dd>' in page
+    assert "<code>prefer</code> or <code>clear_policy</code> switches it on again." in page
+    assert "cool-down" not in page
+    assert "<code>flush</code>" not in page
+    for button in buttons:
+        assert button in before
+        assert button not in page
+
+
+def test_a_timeline_that_is_off_and_was_never_used_is_not_said_to_begin_with_a_record(
+    visitor: Visitor, service: Service
+) -> None:
+    digests_of(service).prefer("a", "off")
+
+    page = visitor.page("/timeline?key=a")
+
+    assert "It is switched off, so it accepts no record." in page
+    assert "It begins with its first record" not in page
+
+
+def test_a_digest_that_is_delivered_while_its_timeline_is_off_is_shown(visitor: Visitor, service: Service) -> None:
+    digests = digests_of(service)
+    digests.add("a", 1)
+
+    with digests.digest("a"):
+        digests.prefer("a", "off")
+        page = visitor.page("/timeline?key=a")
+
+    assert "being delivered" in page
+    assert "none: switched off" not in page
