@@ -115,6 +115,21 @@ def test_pausing_flushing_and_resuming_say_what_happened(visitor: Visitor, diges
     ]
 
 
+def test_flushing_a_paused_timeline_says_that_it_is_delivered_when_it_is_resumed(
+    visitor: Visitor, digests: Digests
+) -> None:
+    digests.set_policy("a", "first=1h")
+    digests.add("a", 1)
+    digests.pause("a")
+    visitor.page("/timeline?key=a")
+
+    visitor.post("/timeline/flush", {"key": "a"})
+
+    said = visitor.page("/timeline?key=a")
+    assert "Flushed: it is delivered when you resume it." in said
+    assert "as soon as a worker is free" not in said
+
+
 def test_a_test_record_is_added_and_named_as_one(visitor: Visitor, digests: Digests, service: Service) -> None:
     visitor.page("/timeline?key=any")
 

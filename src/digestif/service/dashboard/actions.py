@@ -24,7 +24,9 @@ Deed = Callable[[Visit, str], Coroutine[Any, Any, str]]  # returns the name of t
 
 
 async def _flush(visit: Visit, key: str) -> str:
-    return "flushed" if await visit.digests.flush(key) else "not-flushed"
+    if not await visit.digests.flush(key):
+        return "not-flushed"
+    return "flushed-paused" if (await visit.digests.timeline(key)).paused else "flushed"
 
 
 async def _pause(visit: Visit, key: str) -> str:

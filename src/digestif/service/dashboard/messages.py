@@ -4,6 +4,7 @@ import re
 
 TEXTS = {
     "flushed": "Flushed: it is delivered as soon as a worker is free.",
+    "flushed-paused": "Flushed: it is delivered when you resume it.",
     "not-flushed": "Nothing was changed: the timeline is not waiting.",
     "paused": "Paused: records are accepted, and nothing is delivered until you resume it.",
     "not-paused": "Nothing was changed: it was paused already.",
