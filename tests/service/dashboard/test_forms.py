@@ -235,6 +235,24 @@ def test_policies_and_preferences_are_set_and_cleared(visitor: Visitor, digests:
     ]
 
 
+def test_both_forms_say_that_a_timeline_keeps_one_of_policy_and_preference_and_what_is_replaced(
+    visitor: Visitor, digests: Digests
+) -> None:
+    one_of_two = "A timeline keeps a policy of its own or a preference, not both."
+    neither = visitor.page("/timeline?key=a")
+    digests.set_policy("a", "minimum=7m,maximum=9m")
+    with_policy = visitor.page("/timeline?key=a")
+    digests.prefer("a", "daily")
+    with_preference = visitor.page("/timeline?key=a")
+
+    assert [page.count(one_of_two) for page in (neither, with_policy, with_preference)] == [2, 2, 2]
+    assert "Setting a" not in neither
+    assert "Setting a preference replaces the policy <code>minimum=7m,maximum=9m</code>." in with_policy
+    assert "Setting a policy replaces" not in with_policy
+    assert "Setting a policy replaces the preference <b>daily</b>." in with_preference
+    assert "Setting a preference replaces" not in with_preference
+
+
 def test_switching_off_asks_first_and_says_how_many_records_it_deleted(
     visitor: Visitor, digests: Digests, service: Service
 ) -> None:
