@@ -130,6 +130,57 @@ def test_flushing_a_paused_timeline_says_that_it_is_delivered_when_it_is_resumed
     assert "as soon as a worker is free" not in said
 
 
+def test_flushing_a_timeline_that_cools_down_without_records_promises_no_message(
+    visitor: Visitor, digests: Digests
+) -> None:
+    digests.add("a", 1)
+    with digests.digest("a"):
+        pass
+    visitor.page("/timeline?key=a")
+
+    visitor.post("/timeline/flush", {"key": "a"})
+
+    said = visitor.page("/timeline?key=a")
+    assert "nothing was pending, so no message is sent" in said
+    assert "as soon as a worker is free" not in said
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/timeline/policy", {"policy": "minimum=7m,maximum=9m"}),
+        ("/timeline/clear-policy", {}),
+        ("/timeline/preference", {"cadence": "daily", "zone": "Europe/Berlin"}),
+    ],
+)
+def test_without_a_pending_record_no_message_claims_that_records_were_rescheduled(
+    visitor: Visitor, digests: Digests, path: str, fields: dict[str, str]
+) -> None:
+    digests.set_policy("a", "minimum=1m,maximum=2m")
+    visitor.page("/timeline?key=a")
+
+    visitor.post(path, {"key": "a", **fields})
+
+    [said] = re.findall(r'<p class="message good".*?<span>(.*?)</span>', visitor.page("/timeline?key=a"), re.DOTALL)
+    assert "pending and new records" in said
+    assert "rescheduled" not in said
+
+
+def test_a_test_record_that_has_gone_out_already_is_not_said_to_go_out_later(
+    visitor: Visitor, digests: Digests
+) -> None:
+    visitor.page("/timeline?key=a")
+
+    visitor.post("/timeline/test", {"key": "a"})
+    with digests.digest("a"):
+        pass
+
+    said = visitor.page("/timeline?key=a")
+    assert "A test record was added." in said
+    assert "it may have been delivered already" in said
+    assert "goes out with the next digest" not in said
+
+
 def test_a_test_record_is_added_and_named_as_one(visitor: Visitor, digests: Digests, service: Service) -> None:
     visitor.page("/timeline?key=any")
 

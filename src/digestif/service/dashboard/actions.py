@@ -24,9 +24,12 @@ Deed = Callable[[Visit, str], Coroutine[Any, Any, str]]  # returns the name of t
 
 
 async def _flush(visit: Visit, key: str) -> str:
+    before = await visit.digests.timeline(key)
     if not await visit.digests.flush(key):
         return "not-flushed"
-    return "flushed-paused" if (await visit.digests.timeline(key)).paused else "flushed"
+    if not before.pending + before.in_digest:
+        return "flushed-empty"
+    return "flushed-paused" if before.paused else "flushed"
 
 
 async def _pause(visit: Visit, key: str) -> str:
