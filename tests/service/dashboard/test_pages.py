@@ -11,6 +11,7 @@ import pytest
 
 from digestif import Cadences, Digests
 from digestif.core.secret import Secret
+from digestif.core.verdicts import Discard
 from digestif.errors import Overloaded, StoreError, StoreUnavailable
 from digestif.service.engine import open_engine
 from digestif.service.service import Service
@@ -247,6 +248,53 @@ def test_subject_and_recipient_of_the_next_message_stand_above_its_preview(visit
     assert f">{message.recipient}</bdi>" in above
     assert f">{message.subject}</bdi>" in above
     assert "<b>News" not in raw
+
+
+def preview_of(visitor: Visitor, timeline: str) -> tuple[str, str]:
+    """What the page of a timeline shows as its preview, and what its frame shows."""
+    page = visitor.page(f"/timeline?key={timeline}")
+    preview = page[page.index('id="preview"') : page.index('id="policy"')]
+    return preview, visitor.page(f"/timeline/preview?key={timeline}")
+
+
+def test_a_timeline_that_was_emptied_while_its_page_was_read_has_nothing_to_preview(
+    visitor: Visitor, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = digests_of(service)
+    digests.route("*", channel="terminal://")
+    digests.add("a", 1)
+    read, arrived = digests.store.history, [True]
+
+    def read_after_a_delivery(*given: Any, **options: Any) -> Any:
+        if arrived and arrived.pop():
+            with digests.digest("a"):
+                pass
+        return read(*given, **options)
+
+    monkeypatch.setattr(digests.store, "history", read_after_a_delivery)
+    shown, framed = preview_of(visitor, "a")
+
+    assert "A preview needs at least one pending record." in shown
+    assert "route" not in shown
+    assert "A preview needs at least one pending record." in framed
+
+
+def test_a_preview_says_whether_a_route_is_missing_or_would_send_nothing(visitor: Visitor, service: Service) -> None:
+    digests = digests_of(service)
+
+    def leave_out(timeline: str) -> str:
+        raise Discard(f"{timeline} has no reader")
+
+    digests.route("silent", channel="terminal://", to=leave_out)
+    for timeline in ("silent", "unrouted"):
+        digests.add(timeline, 1)
+
+    for shown in preview_of(visitor, "silent"):
+        assert "the route of this timeline would send nothing" in shown
+        assert "no route" not in shown
+    for shown in preview_of(visitor, "unrouted"):
+        assert "this service has no route for this timeline" in shown
+        assert "would send nothing" not in shown
 
 
 @pytest.mark.parametrize("to", [lambda _: "", {}.__getitem__], ids=["wrong", "failing"])
