@@ -1,6 +1,6 @@
 """The words of an explanation: what a timeline does now, how its due time came about, and what would change it."""
 
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 
 from digestif.core.cadences import PolicyInForce
 from digestif.core.machine import Rule, Slot, due_by_delays, is_empty, is_live
@@ -8,11 +8,9 @@ from digestif.core.outages import ChannelOutage
 from digestif.core.policy_shown import shown
 from digestif.core.records import State
 from digestif.core.spans import exact_span, span
-from digestif.core.times import Millis, instant_in
+from digestif.core.times import Millis, clock_in, instant_in, to_seconds
 from digestif.core.windows import admission
 from digestif.errors import ConfigError
-
-DAY = 86_400_000  # milliseconds
 
 
 class View:
@@ -123,13 +121,7 @@ class View:
         return f", its window holds it back until {until}"
 
     def _short(self, millis: Millis) -> str:
-        """A time with the name of its zone, and with its date unless it comes within a day."""
-        try:
-            moment = datetime.fromtimestamp(millis / 1000, self._zone)
-        except (ValueError, OverflowError, OSError):
-            return self._clock(millis)
-        day = "" if 0 <= millis - self._now < DAY else f"{moment:%a %Y-%m-%d} "
-        return f"{day}{moment:{'%H:%M:%S' if moment.second else '%H:%M'}} {self._zone}"
+        return clock_in(to_seconds(millis), self._zone, now=to_seconds(self._now))
 
     def zone_failure(self) -> str | None:
         """Why the time zone of its window can't be told, and when a function is asked for it again."""

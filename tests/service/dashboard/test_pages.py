@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -97,6 +98,33 @@ def test_a_timeline_says_what_is_pending_why_it_is_due_and_what_its_policy_is(
     assert "minimum=5m,maximum=30m" in page
     assert "Remove this policy" in page
     assert 'class="arrival pending"' in page
+
+
+def explanation_of(visitor: Visitor, timeline: str) -> str:
+    page = visitor.page(f"/timeline?key={timeline}")
+    return page[page.index('id="why"') : page.index('id="preview"')]
+
+
+@pytest.mark.parametrize(
+    "policy", ["daily@09:00 Europe/Berlin", "weekly@mon 09:00 Europe/Berlin", "hours@{later}:00-{later}:30 UTC"]
+)
+def test_the_time_of_a_window_is_marked_up_like_every_other_time_and_its_policy_is_not(
+    visitor: Visitor, service: Service, policy: str
+) -> None:
+    digests, now = digests_of(service), datetime.now(UTC)
+    policy = policy.format(later=f"{(now.hour + 6) % 24:02}")
+    digests.set_policy("a", policy)
+    digests.add("a", 1)
+    due = digests.timeline("a").due
+    assert due is not None
+
+    shown = explanation_of(visitor, "a")
+    bare = re.sub("<time.*?</time>", "", shown)
+
+    instant = datetime.fromtimestamp(due, UTC)
+    assert f'<time datetime="{instant:%Y-%m-%dT%H:%M:%S}' in shown
+    assert policy in bare
+    assert not re.search(r"(until|next time of \S+ is) \S*\d\d:\d\d", bare)
 
 
 def test_each_cadence_has_its_own_plain_description() -> None:

@@ -1,6 +1,7 @@
 """The page of one timeline."""
 
 import re
+from datetime import UTC
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,10 @@ from msgspec import Struct
 from starlette.responses import HTMLResponse, Response
 
 from digestif.channels.base import Message
+from digestif.core.explain import Explanation
 from digestif.core.records import Outcome, State, Timeline, check_timeline
+from digestif.core.times import clock_in, instant_in
+from digestif.core.windows.zones import zone_of
 from digestif.errors import ConfigError
 from digestif.service import excerpts
 from digestif.service.dashboard.choices import PARTS, described_cadences, draft_of
@@ -60,7 +64,7 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
     return {
         "timeline": found,
         "explanation": explanation,
-        "sentences": [sentence.removeprefix(f"{key}: ") for sentence in explanation.sentences()],
+        "sentences": _sentences(explanation, now=visit.now),
         "records": records,
         "carried": carried,
         "history": history,
@@ -78,6 +82,17 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
         "nothing_pending": NOTHING_PENDING,
         "preview": await _envelope(visit, key) if 0 < carried <= PREVIEWED else None,
     }
+
+
+def _sentences(explanation: Explanation, *, now: float) -> list[str]:
+    """The explanation with whole instants in place of times by the clock: pages show them in the reader's zone."""
+    zone = UTC if explanation.zone is None else zone_of(explanation.zone)
+    sentences = [sentence.removeprefix(f"{explanation.timeline}: ") for sentence in explanation.sentences()]
+    for at in filter(None, (explanation.aligned, explanation.next)):
+        for lead in ("until", "is"):
+            short, whole = (f" {lead} {text}" for text in (clock_in(at, zone, now=now), instant_in(at, zone)))
+            sentences = [sentence.replace(short, whole) for sentence in sentences]
+    return sentences
 
 
 def _likely_pattern(key: str) -> str:
