@@ -41,6 +41,13 @@ def test_a_page_of_an_empty_store_is_complete_and_nothing_may_be_loaded_into_it(
     assert not re.search(rb"<script[^>]*>[^<]|<style|\sstyle=|\son[a-z]+=|javascript:", reply.body)
 
 
+@pytest.mark.parametrize("path", ["/timeline?key=a", "/timeline/record?key=a&record=r", "/timelines?search=a"])
+def test_no_page_says_that_it_is_not_live_before_its_script_knows_that_it_follows(visitor: Visitor, path: str) -> None:
+    [pulse] = re.findall(r'<p[^>]* id="pulse"[^>]*>', visitor.page(path))
+
+    assert pulse.endswith(" hidden>")
+
+
 def test_empty_pages_have_a_line_to_paste_with_the_real_address(visitor: Visitor, client: Client) -> None:
     line = f"curl {client.url}/v1/timelines/hello/records"
 
