@@ -14,6 +14,7 @@ from digestif.additions import acceptance, pages_of
 from digestif.attempts import Attempt, Attempts
 from digestif.blocks import async_digest_block
 from digestif.core.cadences import Cadences
+from digestif.core.options import refuse_misspelt
 from digestif.core.policy import Policy
 from digestif.core.records import Acceptance, Digest, ScheduleEntry, check_timeline
 from digestif.core.terms import Terms
@@ -77,6 +78,7 @@ class AsyncDigests:
     """`Digests` for asyncio: every method awaitable, `async for` over schedule, `async with` for digest."""
 
     @forgetful
+    @refuse_misspelt
     def __init__(
         self,
         store: str | Store,

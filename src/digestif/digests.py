@@ -17,6 +17,7 @@ from digestif.attempts.reports import report_maintenance
 from digestif.blocks import digest_block
 from digestif.core.cadences import Cadences
 from digestif.core.damage import Damage
+from digestif.core.options import refuse_misspelt
 from digestif.core.policy import Policy, check_delay, check_options, given_delays
 from digestif.core.records import (
     Digest,
@@ -99,6 +100,7 @@ class Digests(Additions, Preferences, Messages):
     """
 
     @forgetful
+    @refuse_misspelt
     def __init__(
         self,
         store: str | Store,

@@ -158,7 +158,8 @@ class Preferences:
             if len(page) < PAGE_TIMELINES:
                 break
             after = page[-1][0]
-        self.events.emit(Replanned(pattern=pattern, timelines=timelines, moved=moved))
+        if timelines:
+            self.events.emit(Replanned(pattern=pattern, timelines=timelines, moved=moved))
         return moved
 
     def _planned(self, key: str, slot: Slot, *, now: Millis, given: Millis | None) -> Replan | None:

@@ -15,7 +15,7 @@ from digestif.attempts.worker_notes import is_unhandled, live_workers
 from digestif.core.backlog import Backlog, Overview, backlog
 from digestif.core.capacity import Cursor, Stored, age_order, merged, weight_of, within_bytes
 from digestif.core.damage import Damage
-from digestif.core.explain import Explanation, explain
+from digestif.core.explain import MOST_LETTERS, Explanation, explain
 from digestif.core.failures import FailedAttempt
 from digestif.core.ledger import Ledger, Verification
 from digestif.core.machine import MOVING, Slot, is_live
@@ -89,7 +89,10 @@ class Queries:
         return delete_timeline(self.store, key, now=at)
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
-        """Make a waiting timeline ready now. False if it is not waiting."""
+        """Make a waiting timeline ready now. False if it is not waiting.
+
+        It takes the name of a timeline, not a pattern. True without any record only ends its cool-down.
+        """
         return self.store.flush(check_timeline(timeline), now=self._intake.millis(now))
 
     def pause(self, timeline: str, *, now: float | None = None) -> bool:
@@ -236,6 +239,7 @@ class Queries:
             found=found,
             outage=outage,
             failed=failure_of(self.store, key, slot, now=at),
+            letters=self.dead_letters(key, limit=MOST_LETTERS),
             moving=moving,
             unhandled=is_unhandled(key, workers),
             unattended=not workers,

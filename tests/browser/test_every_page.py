@@ -97,6 +97,32 @@ def test_lists_with_idle_timelines_and_subjects_have_no_serious_barrier(
     desk.close()
 
 
+@pytest.mark.parametrize("width", [1280, PHONE["width"]])
+@pytest.mark.parametrize("path", ["/digests", "/dead-letters"])
+def test_a_list_shows_a_usual_reason_whole(
+    chromium: Browser, service: Service, client: Client, path: str, width: int
+) -> None:
+    bury(service.digests._digests, "mail:ada", "127.0.0.1 answered 400: no such customer")
+    desk = Desk(chromium, viewport={"width": width, "height": 800}, java_script_enabled=False)
+    desk.page.goto(client.url + path)
+    reason = desk.page.get_by_text("no such customer")
+
+    expect(reason).to_be_visible()
+    assert reason.evaluate("shown => shown.scrollHeight <= shown.clientHeight && shown.scrollWidth <= shown.clientWidth")
+    desk.close()
+
+
+def test_the_sentences_of_an_empty_list_run_on_around_their_links(chromium: Browser, client: Client) -> None:
+    desk = Desk(chromium, java_script_enabled=False)
+    desk.page.goto(f"{client.url}/digests")
+    sentence, link = desk.page.locator("p.empty").bounding_box(), desk.page.locator("p.empty a").bounding_box()
+
+    assert sentence is not None
+    assert link is not None
+    assert link["width"] < sentence["width"] / 2
+    desk.close()
+
+
 @pytest.mark.parametrize("look", [{"color_scheme": "light"}, {"color_scheme": "dark", "viewport": PHONE}], ids=str)
 @pytest.mark.parametrize("path", ["/nowhere", "/dead-letter?id=unknown"])
 def test_an_error_page_has_no_serious_barrier_and_leads_back(
@@ -301,12 +327,12 @@ def barriers(page: Page) -> list[str]:
     ]
 
 
-def bury(digests: Digests, timeline: str) -> str:
+def bury(digests: Digests, timeline: str, reason: str = "mailbox full") -> str:
     """Make a dead letter."""
 
     @digests.handler(timeline)
     def refuse(digest: object) -> None:
-        raise DeliveryFailed("mailbox full", retry=False)
+        raise DeliveryFailed(reason, retry=False)
 
     digests.add(timeline, {"title": "lost"}, key="r")
     digests.deliver(timeline)

@@ -65,6 +65,7 @@ def test_a_record_for_an_open_timeline_goes_with_the_next_digest(run: Run, diges
         ["t", "1", "--key", ""],
         ["t", "1", "--timestamp", "nan"],
         ["t", "1", "--within", "-1"],
+        ["t", "1", "--within", "soon"],
         ["t", "1", "--timestamp", "soon"],
         ["x" * 513, "1"],
         ["t", "1", "--records"],
@@ -78,6 +79,18 @@ def test_what_is_wrong_is_refused_in_one_line(run: Run, digests: Digests, argume
     assert (answer.code, answer.out) == (2, "")
     assert is_one_line(answer.err)
     assert digests.ledger().accepted == 0
+
+
+def test_a_deadline_is_a_duration(run: Run, digests: Digests) -> None:
+    digests.add("t", 1)
+    with digests.digest("t"):
+        pass
+
+    run("add", "t", "2", "--within", "2m")
+
+    due = digests.timeline("t").due
+    assert due is not None
+    assert 110 < due - digests.store.time(0) / 1000 <= 120
 
 
 def test_a_text_without_quotes_gets_advice(run: Run) -> None:

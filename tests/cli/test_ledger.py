@@ -232,7 +232,7 @@ def test_status_and_top_name_the_live_workers(run: Run, digests: Digests) -> Non
     assert len(run("top", "--once", "--json").json["workers"]) == 7
 
 
-def test_status_says_when_a_silent_worker_was_seen_last(run: Run, digests: Digests) -> None:
+def test_status_says_that_a_worker_was_not_seen_for_long(run: Run, digests: Digests) -> None:
     digests.add("t", 1)
     now = digests.store.time(0)
     note = WorkerNote("w", "host", 7, now - 90_000, now - 30_000, ("mail:*",))
@@ -240,7 +240,33 @@ def test_status_says_when_a_silent_worker_was_seen_last(run: Run, digests: Diges
 
     out = run("status").out
 
-    assert re.search(r"w on host \(process 7\) serves mail:\*, started 1 min 3\d s ago, seen 3\d s ago\n", out)
+    assert re.search(
+        r"w on host .* serves mail:\*, started 1 min 3\d s ago; not seen for 3\d s: it may have died\n", out
+    )
+
+
+def test_status_names_timelines_that_no_live_worker_delivers(run: Run, digests: Digests) -> None:
+    digests.add_many([("mial:ada", 1), ("mail:ada", 1), ("mial:off", 1)])
+    digests.pause("mial:off")
+    before = run("status")
+    now = digests.store.time(0)
+    note_worker(digests.store, "w", WorkerNote("w", "host", 7, now, now, ("mail:*",)), now=now)
+
+    out, known = run("status").out, run("status", "--json").json
+
+    assert "unhandled" not in before.out
+    assert "unhandled   1 timeline has no handler: mial:ada\n" in out
+    assert known["unhandled"] == ["mial:ada"]
+
+
+def test_status_looks_at_the_first_timelines_due_for_unhandled_ones(run: Run, digests: Digests) -> None:
+    digests.add_many([(f"mial:{number:03}", 1) for number in range(120)])
+    now = digests.store.time(0)
+    note_worker(digests.store, "w", WorkerNote("w", "host", 7, now, now, ("mail:*",)), now=now)
+
+    out = run("status").out
+
+    assert re.search(r"unhandled   at least 100 timelines have no handler: mial:\d+, .* and 97 more", out)
 
 
 def test_a_worker_that_has_just_started_is_not_shown_with_a_duration_of_0(run: Run, digests: Digests) -> None:

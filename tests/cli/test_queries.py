@@ -6,12 +6,13 @@ import time
 import click
 import pytest
 
-from digestif import Digests, Record
+from digestif import Digests, Policy, Record, Window
 from digestif.attempts.worker_notes import note_worker
 from digestif.cli.output import cells, zone_name
 from digestif.cli.queries import timeline_table
 from digestif.core.times import instant_text
 from digestif.core.workers import WorkerNote
+from digestif.stores.base import Burial
 from digestif.stores.transfer import ExportSource
 from tests.cli.runner import Run
 
@@ -150,6 +151,36 @@ def test_explain_knows_that_nothing_is_stored(run: Run) -> None:
 
     assert code == 0
     assert out.startswith("nobody: idle: nothing is stored, the next record starts a new round. Its policy\n")
+
+
+def test_a_timeline_whose_digest_was_given_up_names_it(run: Run, digests: Digests) -> None:
+    earlier = digests.store.time(0) - 3_600_000
+    digests.add("mail:bob smith", 1, now=earlier / 1000)
+    lease = digests.store.open("mail:bob smith", token="a", lease=30_000, now=earlier)
+    digests.store.bury([Burial(lease, "recipient: 'bob smith' is not an address", 0)], now=earlier)
+    list(digests.schedule())
+    with digests.digest("mail:bob smith"):
+        pass
+
+    explained, (code, shown, _) = run("explain", "mail:bob smith").out, run("show", "mail:bob smith")
+    digests.add("mail:bob smith", 2)
+
+    assert code == 1
+    for out in (explained, shown):
+        assert "nothing is stored but dead letters" in " ".join(out.split())
+        assert "digestif dead list 'mail:bob smith'" in " ".join(out.split())
+    assert "given up   1 digest was given up 1 h ago (recipient: 'bob" in run("show", "mail:bob smith").out
+    assert run("show", "mail:bob smith", "--json").json["given_up"].startswith("1 digest was given up ")
+
+
+def test_what_waits_for_its_window_is_not_called_late(run: Run, digests: Digests) -> None:
+    digests.set_policy("digest:bob", Policy(window=Window.monthly(-1, "00:00", tz="UTC")))
+    digests.add("digest:bob", 1, now=digests.store.time(0) / 1000 - 30)
+
+    out = run("explain", "digest:bob").out
+
+    assert re.search(r"by delays .* \(3\d s ago\)\n", out)
+    assert "late" not in out
 
 
 def test_history_lists_what_ended(run: Run, digests: Digests) -> None:

@@ -174,6 +174,20 @@ def test_fields_that_are_not_shown_are_named_on_stderr_with_the_reason(run: Run)
     ]
 
 
+def test_a_longer_text_that_a_digest_of_several_hides_is_named(run: Run) -> None:
+    declined = {"title": "Payment failed", "text": "Card declined"}
+    with Digests("sqlite:///digestif.db") as digests:
+        for value in (declined | {"amount": 99}, declined | {"amount": 20}, {"title": "Backup done"}):
+            digests.add("mail:ada", value)
+    arguments = ("render", "--timeline", "mail:ada", "--store", "sqlite:///digestif.db", "--group-by", "title")
+
+    _, out, err = run(*arguments)
+
+    assert "Card declined" not in out
+    assert err == "not shown: text (a longer text, shown if its record stands alone)\n"
+    assert run(*arguments[:-2], "--json").json["hidden"] == {}  # each record is a subject with its text
+
+
 def test_fields_that_the_route_does_not_choose_are_named_too(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ BOMBS = {
     "macro-of-itself": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested too deeply"),
     "include-of-itself": ("{% include 'include-of-itself.txt' %}", "nested too deeply"),
     "nested-loops": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "takes longer"),
-    "one-long-operation": ("{{ (range(99999) | list * 10) | map('string') | join | wordwrap(1) }}", "takes longer"),
+    "one-long-operation": ("{{ ([[0]] * 99999) | sum(start=[]) | length }}", "takes longer"),
 }
 HUNGRY = ["doubling", "replacing", "width-in-braces", "wide-filter"]
 

@@ -1,13 +1,16 @@
 """Details: readers see the fields of a value, and never those that look like secrets."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from digestif.compose.details import MOST_DETAILS, Detail, Details
 from digestif.compose.grouping import summarize
+from digestif.compose.hidden import hidden_fields
 from digestif.compose.renderer import Rendered, Renderer
+from digestif.compose.times import Times
 from digestif.core.records import Record
 from digestif.core.secret import is_secret_name
 from digestif.errors import ConfigError
@@ -239,13 +242,105 @@ def test_titles_that_tell_records_apart_stand_alone() -> None:
 def test_hidden_fields_are_named_with_the_reason() -> None:
     value = disk("web-3", 97, token="t", _id=1, labels={"a": 1}, nothing=None, **{f"f{n}": n for n in range(6)})
 
-    assert Details().hidden([Record("r", value, 0.0)]) == {
+    assert Details().hidden(Record("r", value, 0.0)) == {
         "token": "its name looks like that of a secret",
         "_id": "its name begins with _",
         "labels": "it is not a single value; details can name a path into it",
         "f5": "more than 8 fields",
     }
-    assert set(Details(["host"]).hidden([Record("r", disk("web-3", 97), 0.0)])) == {"severity", "percent"}
+    assert set(Details(["host"]).hidden(Record("r", disk("web-3", 97), 0.0))) == {"severity", "percent"}
+
+
+PAYMENT = {"title": "Payment failed", "amount": 99, "text": "Card declined: insufficient funds"}
+BACKUP = {"title": "Backup done"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("group_by", [[], ["title"]])
+def test_a_line_of_the_longer_text_follows_the_title_of_a_record(form: str, group_by: list[str]) -> None:
+    text = in_each_format(rendered(PAYMENT, BACKUP, group_by=group_by))[form]
+
+    assert re.search(r"Payment failed.*Card declined: insufficient funds.*amount: 99", text, re.DOTALL)
+    assert text.count("Card declined") == 1
+
+
+def test_the_longer_text_stands_behind_a_title_that_is_not_the_label() -> None:
+    text = rendered(PAYMENT | {"user": "Ada", "team": "web"}, BACKUP | {"team": "api"}, group_by=["team"]).text
+
+    assert "- web\n    Ada: Payment failed: Card declined: insufficient funds\n    amount: 99\n" in text
+
+
+def test_records_that_look_the_same_share_a_line_of_their_longer_text() -> None:
+    assert "2 × Payment failed\n    Card declined: insufficient funds\n" in (
+        rendered(PAYMENT, PAYMENT, BACKUP, group_by=["title"]).text
+    )
+
+
+def test_a_longer_text_is_one_line_that_is_cut() -> None:
+    text = rendered({"title": "Payment failed", "text": "First\n\nsecond " + "x" * 500}, BACKUP).text
+
+    assert "- Payment failed\n    First / second " + "x" * 144 + "…\n" in text
+
+
+@pytest.mark.parametrize("text", ["Card declined", "Card declined " * 20])
+def test_a_longer_text_that_is_the_name_of_its_subject_is_not_repeated(text: str) -> None:
+    values = [{"title": "Payment failed", "text": text}, {"title": "Backup done", "text": "None"}]
+
+    assert re.search(r"- Card declined.*\n    Payment failed\n    08:12\n", rendered(*values, group_by=["text"]).text)
+
+
+def test_a_longer_text_that_details_name_is_not_repeated() -> None:
+    text = rendered(PAYMENT, BACKUP, details=["text", "amount"]).text
+
+    assert "- Payment failed\n    text: Card declined: insufficient funds · amount: 99\n" in text
+
+
+def test_without_room_the_longer_texts_are_left_out_first() -> None:
+    values = [PAYMENT | {"title": f"Payment {number}", "text": "x" * 500} for number in range(150)]
+
+    made = rendered(*values, top=150)
+
+    assert made.text.count("- Payment ") == 150
+    assert 0 < made.text.count("x" * 159) < 150
+    assert len(made.html.encode()) < 102_000
+
+
+def hidden(*values: Any, details: Any = None, **grouping: Any) -> dict[str, str]:
+    records = [Record(f"r{place}", value, 60.0 * place) for place, value in enumerate(values)]
+    return hidden_fields(summarize(records, **grouping), Details(details), Times("UTC", 24))
+
+
+LONGER = "a longer text, shown if its record stands alone"
+SAME = {"title": "Payment failed", "text": "Card declined"}
+
+
+@pytest.mark.parametrize(
+    ("values", "fields"),
+    [
+        ([PAYMENT], {}),
+        ([PAYMENT, BACKUP], {}),
+        ([PAYMENT, PAYMENT, BACKUP], {}),
+        ([SAME | {"amount": 1}, SAME | {"amount": 2}, BACKUP], {"text": LONGER}),
+        ([SAME | {"amount": 1}, SAME | {"amount": 2}], {}),  # the first of the list has its text below it
+        ([SAME, SAME | {"text": "Card expired"}, BACKUP], {}),
+        ([SAME | {"text": "Card declined\nb"}, SAME | {"text": "Card declined\nc"}, BACKUP], {}),
+        ([PAYMENT | {"description": "Not seen"}], {"description": "another longer text is shown"}),
+        ([PAYMENT | {"description": "Not seen"}, BACKUP], {"description": LONGER}),
+    ],
+)
+def test_what_is_said_to_be_hidden_is_what_the_whole_digest_hides(values: list[Any], fields: dict[str, str]) -> None:
+    assert hidden(*values, group_by=["title"]) == fields
+
+    text = rendered(*values, group_by=["title"]).text
+    assert ("Card declined" in text) == ("text" not in fields)
+
+
+def test_details_that_too_many_alike_records_hide_are_named() -> None:
+    values = [disk("web-3", 97)] * 20
+
+    assert set(hidden(*values, BACKUP, group_by=["title"])) == {"host", "severity", "percent"}
+    assert set(hidden(*values, group_by=["title"])) == {"host", "severity", "percent"}
+    assert hidden(*values, BACKUP, group_by=["title"], items=20) == {}
 
 
 SEVERITIES = {"by": "severity", "order": ["critical", "warning", "info"]}
@@ -264,6 +359,45 @@ def test_a_field_and_an_order_weigh_subjects() -> None:
     made = summarize(records, group_by=["title"], weight=SEVERITIES)
 
     assert [(each.label, each.weight) for each in made.groups[0].subjects] == [("b", 3), ("c", 2), ("a", 1), ("d", 0)]
+
+
+def alerts_of(*levels: str) -> list[Record]:
+    """Alerts with one title: each says its place, the last one is the newest."""
+    values = [{"title": "Down", "severity": level, "text": f"alert {place}"} for place, level in enumerate(levels)]
+    return [Record(str(place), value, 60.0 * place) for place, value in enumerate(values)]
+
+
+@pytest.mark.parametrize("others", [[], [Record("other", {"title": "Backup done"}, 0.0)]], ids=["alone", "of two"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_heaviest_records_of_a_subject_are_listed_first_then_the_newest(form: str, others: list[Record]) -> None:
+    records = [*alerts_of("critical", *["warning"] * 5, "info"), *others]
+
+    summary = summarize(records, group_by=["title"], weight=SEVERITIES, items=3)
+
+    subject = summary.groups[0].subjects[0]
+    assert [record.key for record in subject.items] == ["0", "5", "4"]
+    assert subject.newest.key == "6"
+    text = in_each_format(Renderer().render(summary, formats=FORMATS))[form]
+    assert re.findall(r"alert (\d)", text)[-3:] == ["0", "5", "4"]
+    assert "and 4 more" in text
+
+
+def test_with_the_oldest_first_the_heaviest_records_are_read_downwards() -> None:
+    records = [*alerts_of("warning", "critical", *["warning"] * 5), Record("other", {"title": "Backup done"}, 0.0)]
+
+    summary = summarize(records, group_by=["title"], weight=SEVERITIES, items=3)
+    text = Renderer(order="oldest").render(summary, formats=["text"]).text
+
+    assert re.findall(r"alert (\d)", text) == ["1", "5", "6"]
+    assert "and 4 more" in text  # they are not all earlier
+    assert "earlier" not in text
+
+
+def test_among_equal_weights_the_newest_records_are_listed_and_the_others_are_earlier() -> None:
+    summary = summarize(alerts_of(*["warning"] * 5), group_by=["title"], weight=SEVERITIES, items=3)
+
+    assert [record.key for record in summary.items] == ["4", "3", "2"]
+    assert "2 earlier" in Renderer(order="oldest").render(summary, formats=["text"]).text
 
 
 @pytest.mark.parametrize(
@@ -299,7 +433,7 @@ def test_a_link_that_is_refused_and_an_address_with_a_password_are_not_shown(for
 
     assert "alert" not in made
     assert "web-3" in made
-    assert list(Details().hidden([Record("r", value, 0.0)])) == [name]
+    assert list(Details().hidden(Record("r", value, 0.0))) == [name]
 
 
 def test_a_link_among_the_fields_can_be_followed() -> None:
@@ -348,4 +482,4 @@ def test_an_address_with_a_password_is_not_the_title_of_a_value_without_one() ->
     made = in_each_format(rendered(value))
 
     assert not any("hunter2" in text for text in made.values())
-    assert Details().hidden([Record("r", value, 0.0)]) == {"database": "an address with a password in it"}
+    assert Details().hidden(Record("r", value, 0.0)) == {"database": "an address with a password in it"}

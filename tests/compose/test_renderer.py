@@ -131,7 +131,7 @@ def test_records_without_grouping_are_listed_by_their_titles_not_by_their_keys()
     ],
 )
 def test_a_title_is_said_once_whatever_was_taken_out_of_it(text: str, title: str) -> None:
-    others = {"title": "Other", "message": text}
+    others = {"title": "Other", "message": "Nothing else"}
     values: list[Any] = [text, {"title": text}, {"title": text, "message": text}, {"message": text}]
     for value in values:
         records = (Record("1", value, MONDAY), Record("2", others, MONDAY))
@@ -363,6 +363,33 @@ def test_two_thousand_subjects_fit_and_the_rest_is_counted(letter: str, groups: 
     assert shown >= 10
     assert 3 * shown + left_out(rendered.text) == flood.count == 3 * groups * subjects
     assert left_out(slack_text(rendered)) + 3 * slack_text(rendered).count("*3 ×*") == flood.count
+
+
+def test_a_mail_has_room_for_two_hundred_short_records_and_says_how_many_more_there_are() -> None:
+    records = [Record(str(number), {"title": f"Short {number}"}, MONDAY + number) for number in range(2000)]
+
+    rendered = render(summarize(records, top=2000, items=2000))
+
+    assert_bounded(rendered)
+    shown = rendered.text.count("- Short")
+    assert shown >= 195
+    assert f"\n… and {2000 - shown:,} more\n" in rendered.text
+
+
+@pytest.mark.parametrize("letter", ["a", "&", "é"])
+@pytest.mark.parametrize("length", [1, 30, 159, 500])
+@pytest.mark.parametrize("group_by", [[], ["team"], ["team", "title"]])
+def test_mails_of_records_with_titles_texts_links_and_fields_stay_small(
+    letter: str, length: int, group_by: list[str]
+) -> None:
+    text = letter * length
+    value = {"text": text, "author": text, "url": "https://x.example/" + text, "host": text}
+    records = [
+        Record(str(number), {"title": f"{number} {text}", "team": f"{number % 300}", **value}, MONDAY + number)
+        for number in range(1000)
+    ]
+
+    assert_bounded(render(summarize(records, group_by=group_by, top=1000, top_groups=1000)))
 
 
 def left_out(text: str) -> int:

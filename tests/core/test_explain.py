@@ -10,6 +10,7 @@ from digestif import Digest, Digests, Explanation, InvalidState, Policy, Unavail
 from digestif.attempts.worker_notes import note_worker
 from digestif.core.terms import Override, Terms
 from digestif.core.workers import WorkerNote
+from digestif.stores.base import Burial
 
 MONDAY = 1_772_442_000  # 2026-03-02, 10:00 in Berlin
 NIGHT = MONDAY + 12 * 3600 + 60  # 22:01
@@ -382,6 +383,7 @@ def test_the_document_is_json_and_has_everything(policy: Policy) -> None:
         "failure",
         "failed",
         "changes",
+        "given_up",
     ]
 
 
@@ -433,3 +435,61 @@ def test_a_digest_that_failed_before_its_channel_went_down_says_both(digests: Di
 
     assert failed.arithmetic.startswith("an attempt failed; the next one is due 2026-03-02T09:0")
     assert waits.arithmetic.startswith("it waits for its channel, after 1 failed attempt; its next attempt is due 2026")
+
+
+def test_a_step_of_0_seconds_is_left_out_of_the_sum(digests: Digests) -> None:
+    digests.set_policy("t", Policy.daily("08:00", tz="UTC"), now=MONDAY)
+    digests.add("t", 1, now=MONDAY)
+    digests.flush("t", now=MONDAY)
+    with digests.digest("t", now=MONDAY):
+        pass
+
+    cooling = digests.explain("t", now=MONDAY).arithmetic
+    digests.add("t", 2, now=MONDAY + 60)
+    waiting = digests.explain("t", now=MONDAY + 60).arithmetic
+
+    assert cooling.startswith("last delivery 2026-03-02T09:00:00.000Z: due 2026-03-02T09:00:00.000Z")
+    assert waiting.startswith("due 2026-03-02T09:00:00.000Z, the next time of daily@08:00 UTC is ")
+
+
+def bury(digests: Digests, reason: str, *, now: float) -> None:
+    digests.add("t", reason, now=now)
+    digests.flush("t", now=now)
+    lease = digests.store.open("t", token=f"at {now}", lease=30_000, now=round(now * 1000))
+    digests.store.bury([Burial(lease, reason, 0)], now=round(now * 1000))
+
+
+def end_cool_down(digests: Digests, *, now: float) -> None:
+    list(digests.schedule(now=now))
+    with digests.digest("t", now=now) as digest:
+        assert not digest.records
+
+
+def test_a_digest_that_was_given_up_is_named_with_its_reason(digests: Digests) -> None:
+    bury(digests, "recipient: 'ada' is not an address.", now=MONDAY)
+    end_cool_down(digests, now=MONDAY + 400)
+
+    why = digests.explain("t", now=MONDAY + 400)
+
+    assert why.given_up == "1 digest was given up 6 min 40 s ago (recipient: 'ada' is not an address.)"
+    assert "dead letters" in why.summary
+    assert f"1{why.given_up[1:]}: `digestif dead list t`." in why.sentences()
+
+
+def test_of_several_digests_that_were_given_up_the_latest_is_named(digests: Digests) -> None:
+    assert digests.explain("t", now=MONDAY).given_up is None
+    bury(digests, "first", now=MONDAY)
+    bury(digests, "second", now=MONDAY + 5000)
+
+    why = digests.explain("t", now=MONDAY + 5034)
+
+    assert why.given_up == "2 digests were given up, the latest 34 s ago (second)"
+
+
+def test_only_the_first_ten_digests_that_were_given_up_are_counted(digests: Digests) -> None:
+    for number in range(12):
+        bury(digests, f"number {number}", now=MONDAY + 5000 * number)
+
+    why = digests.explain("t", now=MONDAY + 86_400)
+
+    assert why.given_up == "at least 10 digests were given up, the first 1 d ago (number 0)"

@@ -58,6 +58,15 @@ def test_the_timelines_of_a_pattern_are_planned_by_the_policies_in_force(start: 
         assert digests.replan("mail:*", now=MONDAY + 20) == 0
 
 
+def test_where_nothing_waits_no_plan_is_reported(start: Start) -> None:
+    heard: list[Event] = []
+    with start() as digests:
+        digests.subscribe(heard.append)
+        digests.replan()
+
+    assert [each for each in heard if isinstance(each, Replanned)] == []
+
+
 def test_the_cool_down_is_that_of_the_iteration(start: Start) -> None:
     with start() as old:
         let_wait(old, "t")

@@ -1,12 +1,13 @@
 """Which policy a timeline has in the code: fixed ones, and functions with their answers and failures."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from digestif import ConfigError, Event, Policy, PolicyFailed, Window
+from digestif import ConfigError, Digests, Event, Policy, PolicyFailed, Window
 from digestif.core.terms import Override, Terms
 from digestif.events.base import Events
 from digestif.intake.policies import ANSWERS, Policies
@@ -75,6 +76,19 @@ def test_what_is_no_policy_is_refused(wrong: Any) -> None:
         Policies(wrong)
     with pytest.raises(ConfigError, match="policy: "):
         Policies().add("t", wrong)
+
+
+@pytest.mark.parametrize("text", ["hourly", "minimum=5m,maximum=30m"])
+def test_the_text_of_a_policy_is_refused_with_the_call_that_reads_it(text: str) -> None:
+    digests = Digests("memory://")
+    advice = re.escape(f'; write Policy.parse("{text}")') + "$"
+
+    with pytest.raises(ConfigError, match=advice):
+        Digests("memory://", policy=text)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ConfigError, match=advice):
+        digests.route("h:*", channel="terminal://", policy=text)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ConfigError, match=r"from timeline to Policy$"):
+        digests.handler("h:*", policy="daily")  # type: ignore[arg-type]  # on purpose
 
 
 def test_a_coroutine_is_refused() -> None:

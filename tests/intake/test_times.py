@@ -167,3 +167,9 @@ def test_a_timedelta_out_of_range_is_refused(wrong: Callable[[timedelta], object
 def test_a_factor_is_no_duration() -> None:
     with pytest.raises(ConfigError, match=r"retry\.factor"):
         Retry(factor=HOUR)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("text", "advice"), [("10m", "; write 600"), ("1h30m", "; write 5400"), ("soon", "")])
+def test_a_deadline_that_is_a_text_is_refused_with_its_seconds(text: str, advice: str) -> None:
+    with pytest.raises(InvalidRecord, match=rf"^within: '{text}' is not a number of seconds from 0 to [^;]*{advice}$"):
+        Digests("memory://").add("t", 1, within=text)  # type: ignore[arg-type]  # on purpose

@@ -31,6 +31,13 @@ def a_note(*, seen: int = NOW, patterns: tuple[str, ...] = ("mail:*",), name: st
     return WorkerNote(name, "host", 1, NOW, seen, patterns)
 
 
+def test_a_worker_is_silent_from_20_seconds_on() -> None:
+    worker = LiveWorker(name="w", host="h", pid=1, since=0, seen=100, patterns=("*",))
+
+    assert worker.silence(now=119.9) is None
+    assert worker.silence(now=120) == "not seen for 20 s: it may have died"
+
+
 def test_a_worker_is_seen_while_it_runs_and_gone_when_it_has_ended() -> None:
     digests = Digests("memory://")
     digests.handler("mail:*")(lambda _: None)

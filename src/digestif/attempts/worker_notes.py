@@ -4,12 +4,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from digestif.core.records import Timeline
 from digestif.core.times import Millis
 from digestif.core.workers import MOST_WORKERS, LiveWorker, WorkerNote, shown
 from digestif.intake.patterns import stars
 from digestif.stores.base import Store
 
 NAME = "workers"  # of the note, in partition 0
+UNHANDLED_LOOKED_AT = 100  # timelines, those due first, among which pages and reports look for unhandled ones
 TRIES = 20  # to change the note beside other workers; the next write comes soon
 
 Found = dict[str, WorkerNote]  # by an id of the worker's own: names may be the same on several hosts
@@ -29,6 +31,12 @@ def is_unhandled(timeline: str, workers: list[LiveWorker]) -> bool:
     if not workers or len(workers) >= MOST_WORKERS:  # there may be more than the note has room for
         return False
     return not any(stars(pattern, timeline) is not None for worker in workers for pattern in worker.patterns)
+
+
+def unhandled_among(timelines: Iterable[Timeline], workers: list[LiveWorker]) -> list[str]:
+    """Return the names of unhandled timelines that have records to deliver."""
+    wanting = (each.key for each in timelines if (each.pending or each.in_digest) and not each.off)
+    return [key for key in wanting if is_unhandled(key, workers)]
 
 
 def note_worker(store: Store, own: str, note: WorkerNote | None, *, now: Millis) -> list[LiveWorker]:

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from digestif.cli.json_lines import BadLine, BulkAdd
 
 
+def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
+    """Read the duration of an option: 90, 5m, 1h30m."""
+    from digestif.core.durations import seconds_of
+
+    if text is None:
+        return None
+    seconds = seconds_of(text)
+    if seconds is None:
+        raise click.BadParameter(f"{text!r} is not a duration such as 90s, 5m, 1h30m or 2d")
+    return seconds
+
+
 @click.command()
 @timeline_argument(required=False)
 @click.argument("value", metavar="[JSON]", required=False)
@@ -23,7 +35,10 @@ if TYPE_CHECKING:
 )
 @click.option("--timestamp", type=float, metavar="SECONDS", help="Of the event, since 1970. Default: now.")
 @click.option(
-    "--within", type=float, metavar="SECONDS", help="Deliver within so many seconds: pulls the digest forward."
+    "--within",
+    callback=_seconds,
+    metavar="DURATION",
+    help="Deliver within this time, such as 90 (seconds), 5m or 1h30m: pulls the digest forward.",
 )
 @click.option(
     "--policy",

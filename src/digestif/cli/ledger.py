@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from digestif.cli.output import ago, as_json, counted, due, facts, fitted, plain, printable, span, stamp, when
-from digestif.cli.queries import time_of
+from digestif.cli.queries import named, time_of
 from digestif.cli.session import Session, with_session
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 FAILURES = 20  # that are counted
 WORKERS = 5  # that are shown one by one
-SILENT = 20.0  # seconds: a worker that lives is seen more often
 
 
 @click.command()
@@ -94,6 +93,7 @@ def repair(session: Session, dry_run: bool) -> int:
 @with_session
 def status(session: Session) -> None:
     """Show store, workers, closed channels, backlog and ledger."""
+    from digestif.attempts.worker_notes import UNHANDLED_LOOKED_AT, unhandled_among
     from digestif.core.workers import policy_conflicts
     from digestif.stores.versions import versions
 
@@ -102,6 +102,8 @@ def status(session: Session) -> None:
         counts, backlog, now = digests.ledger(), digests.backlog(), time_of(digests)
         outages, workers, failures = digests.outages(), digests.workers(), digests.failures(FAILURES)
         conflicts = policy_conflicts(workers)
+        first = digests.timelines_page(due=True, limit=UNHANDLED_LOOKED_AT)
+        unhandled = unhandled_among(first.timelines, workers)
         known: dict[str, Any] = {
             "store": session.place_of(digests),
             "namespace": store.namespace,
@@ -118,7 +120,8 @@ def status(session: Session) -> None:
             "outages": outages,
             "failures": failures,
         }
-        lists = {name: [plain(each) for each in values] for name, values in found.items()}
+        lists: dict[str, list[Any]] = {name: [plain(each) for each in values] for name, values in found.items()}
+        lists["unhandled"] = unhandled
         click.echo(as_json({**known, **lists, "backlog": plain(backlog), "ledger": _with_balance(counts)}))
         return
     survives = "switched off: accepts nothing" if not known["enabled"] else f"records survive {known['durability']}"
@@ -135,6 +138,7 @@ def status(session: Session) -> None:
                 *channels_down(outages, now=now),
                 *being_retried(failures),
                 ("timelines", in_states(backlog)),
+                *without_handler(unhandled, at_least=first.after is not None),
                 ("due", lateness(backlog, now=now)),
                 *([("oldest", f"record arrived {ago(backlog.oldest)}")] if backlog.oldest is not None else []),
                 *fates(counts),
@@ -156,8 +160,8 @@ def workers_live(workers: "Sequence[LiveWorker]", *, now: float) -> list[tuple[s
 
 def _worker(worker: "LiveWorker", *, now: float) -> str:
     patterns = ", ".join(worker.patterns[:3]) + (f" and {len(worker.patterns) - 3:,} more" * (len(worker.patterns) > 3))
-    silent = now - worker.seen
-    seen = f", seen {ago(silent)}" if silent > SILENT else ""
+    silence = worker.silence(now=now)
+    seen = "" if silence is None else f"; {silence}"
     place = f"{worker.name} on {worker.host} (process {worker.pid})"
     return f"{place} serves {patterns}, started {ago(now - worker.since)}{seen}"
 
@@ -166,6 +170,15 @@ def policies_that_differ(conflicts: "Sequence[PolicyConflict]") -> list[tuple[st
     """A line for each pattern for which live workers have different policies."""
     differ = click.style("differ", fg="yellow") + " between workers for "
     return [("policies", f"{differ}{printable(str(conflict))}") for conflict in conflicts]
+
+
+def without_handler(names: "Sequence[str]", *, at_least: bool) -> list[tuple[str, str]]:
+    """A line for timelines with records that no live worker delivers."""
+    if not names:
+        return []
+    have = "has" if len(names) == 1 else "have"
+    many = "at least " * at_least + f"{counted(len(names), 'timeline')} {have} "
+    return [("unhandled", many + click.style("no handler", fg="yellow") + f": {named(names)}")]
 
 
 def channels_down(outages: "Sequence[ChannelOutage]", *, now: float) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Commands that only read: timelines, show, peek, explain, history, trace."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from digestif.core.times import to_seconds
 from digestif.core.transfer import FOREVER
 
 if TYPE_CHECKING:
-    from digestif import Digests, Sighting, Timeline
+    from digestif import Digests, Explanation, Sighting, Timeline
 
 STATES = ("idle", "waiting", "ready", "open")
 
@@ -81,9 +82,13 @@ def unhandled(digests: "Digests", found: "Iterable[Timeline]") -> list[str]:
 def unhandled_note(names: "Sequence[str]") -> Iterator[str]:
     """A warning, if there is a reason for one."""
     if names:
-        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-        some = ", ".join(map(printable, names[:3])) + more
-        yield fitted(click.style("  no worker has a handler", fg="yellow") + f" for {some}")
+        yield fitted(click.style("  no worker has a handler", fg="yellow") + f" for {named(names)}")
+
+
+def named(names: "Sequence[str]") -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(map(printable, names[:3])) + more
 
 
 def timeline_document(timeline: "Timeline", lost: "Sequence[str]") -> "dict[str, Any]":
@@ -133,7 +138,7 @@ def show(session: Session, timeline: str) -> int:
     if session.as_json:
         failed = None if why.failed is None else plain(why.failed)
         known = {"digest": digest, "failed": failed, "policy": why.policy, "source": why.source}
-        click.echo(as_json({**plain(found), **known}))
+        click.echo(as_json({**plain(found), **known, "given_up": why.given_up}))
         return 0 if is_stored else 1
     lines = [("timeline", printable(timeline)), ("state", _state(found))]
     at = found.was_due if found.due is None else found.due
@@ -147,11 +152,21 @@ def show(session: Session, timeline: str) -> int:
         lines.append(("digest", f"{digest['id']}: {attempts}"))
     if why.failed is not None:
         lines.append(("failed", printable(str(why.failed))))
+    if why.given_up is not None:
+        lines.append(("given up", printable(why.given_up)))
     if found.last is not None:
         lines.append(("last", f"delivered {when(found.last, now=now)} ({stamp(found.last, now=now)})"))
     lines.append(("iteration", f"{counted(found.iteration, 'digest')} in a row"))
-    click.echo(facts(lines) if is_stored else f"{printable(timeline)} is idle: nothing is stored")
+    click.echo(facts(lines) if is_stored else _idle(why))
     return 0 if is_stored else 1
+
+
+def _idle(why: "Explanation") -> str:
+    """What to say of a timeline of which at most dead letters are stored."""
+    if why.given_up is None:
+        return f"{printable(why.timeline)} is idle: nothing is stored"
+    given_up = f"{why.given_up}: digestif dead list {shlex.quote(why.timeline)}"
+    return wrapped(printable(f"{why.timeline} is idle: nothing is stored but dead letters; {given_up}"))
 
 
 @click.command()
@@ -218,8 +233,8 @@ def _local(text: str, *, now: float, zone: str | None) -> str:
     return _INSTANT.sub(lambda found: clock(datetime.fromisoformat(found[0]).timestamp(), now=now, zone=zone), text)
 
 
-DUE_TIMES = ("due", "by_delays", "deadline")
-TIMES = (*DUE_TIMES, "last", "first_pending", "lease_until")
+DUE_TIMES = ("due", "deadline")
+TIMES = (*DUE_TIMES, "by_delays", "last", "first_pending", "lease_until")
 
 
 def _fact(name: str, value: object, *, now: float, zone: str | None) -> str:

@@ -45,12 +45,12 @@ def render(session: Session, template: str | None, *, wanted: str | None, output
     By the built-in template, or one of yours. With sample records, or with what is pending in a timeline. With --app
     the route of the timeline says how; its hooks keep, prepare and split, and a function for weight, are not called.
 
-    Fields of values that the built-in templates do not show are named on stderr, with the reason.
+    Fields of listed records that the built-in templates do not show are named on stderr, with the reason.
     """
     kind = wanted or SUFFIXES.get(output.suffix.lower() if output else "", "text")
     digest, look = _digest(session, options["timeline"])
-    hidden = _hidden(digest, look)
-    text = _rendered(digest, look, template, kind, options)
+    look = _chosen(look, template, options)
+    text, hidden = _rendered(digest, look, kind), _hidden(digest, look)
     if output is not None:
         output.write_text(text, "utf-8")
         session.answer(
@@ -67,10 +67,10 @@ def render(session: Session, template: str | None, *, wanted: str | None, output
 
 
 def _hidden(digest: "Digest", look: "Look") -> dict[str, str]:
-    """Return the fields that the built-in templates do not show, with the reason."""
-    from digestif.compose.details import Details
+    """Return the fields of listed records that the built-in templates do not show, with the reason."""
+    from digestif.routes.preview import hidden
 
-    return Details(look.details).hidden(digest.records)
+    return hidden(digest, look)
 
 
 def _say_hidden(hidden: dict[str, str]) -> None:
@@ -89,11 +89,10 @@ def _harmless(text: str) -> str:
     return harmless(text)
 
 
-def _rendered(digest: "Digest", look: "Look", template: str | None, kind: str, options: dict[str, Any]) -> str:
+def _chosen(look: "Look", template: str | None, options: dict[str, Any]) -> "Look":
     from dataclasses import replace
 
     from digestif.errors import ConfigError
-    from digestif.routes.preview import rendered
 
     given = {
         "group_by": options["group_by"],
@@ -106,6 +105,12 @@ def _rendered(digest: "Digest", look: "Look", template: str | None, kind: str, o
     look = replace(look, **{name: value for name, value in given.items() if value})
     if look.folder is not None and not look.folder.is_dir():
         raise ConfigError(f"templates: there is no folder {str(look.folder)!r}")
+    return look
+
+
+def _rendered(digest: "Digest", look: "Look", kind: str) -> str:
+    from digestif.routes.preview import rendered
+
     made = rendered(digest, look, formats={kind})
     if kind == "slack":
         return as_json({"blocks": list(made.blocks)})

@@ -36,6 +36,7 @@ class ServiceStatus:
     policy_conflicts: tuple[PolicyConflict, ...] = ()  # of live workers, by pattern; older services send none
     outages: tuple[ChannelOutage, ...]
     failures: tuple[FailedAttempt, ...]  # of digests that are tried again, the latest first
+    unhandled: tuple[str, ...] = ()  # timelines due first that no live worker handles; older services send none
     backlog: Backlog
     counted: float  # when the timelines of the backlog were counted, in seconds
     at_least: bool  # there may be more timelines than the backlog says

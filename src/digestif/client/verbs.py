@@ -120,7 +120,10 @@ def trace(timeline: str, record_key: str) -> Call[list[Sighting]]:
 
 
 def flush(timeline: str) -> Call[bool]:
-    """Make a waiting timeline ready now. False if it is not waiting."""
+    """Make a waiting timeline ready now. False if it is not waiting.
+
+    It takes the name of a timeline, not a pattern. True without any record only ends its cool-down.
+    """
     return _change("POST", _in(timeline, "flush"))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from digestif.compose.brand import Brand
@@ -11,6 +12,7 @@ from digestif.compose.phrases import distinct_counts, enumerated, label_beside, 
 from digestif.compose.summary import Group, Subject, Summary, different_records
 from digestif.compose.texts import (
     ITEM_LENGTH,
+    LABEL_LENGTH,
     VALUE_SIZE,
     author_of,
     body_of,
@@ -42,13 +44,15 @@ class SizeLimit:
     bytes: int
     body: int  # the most of the only record, or of the newest one
     subject: int
+    chip: int  # the count before a subject
+    title: int
     group: int
     item: int
     detail: int
 
 
 # Gmail hides HTML after 102 KB. The others are what the built-in template writes around their texts.
-MAIL = SizeLimit(bytes=76_000, body=41_000, subject=780, group=450, item=240, detail=80)
+MAIL = SizeLimit(bytes=76_000, body=41_000, subject=345, chip=355, title=100, group=450, item=240, detail=80)
 NO_CHOICE = Details()
 NO_BRAND = Brand()
 SHORT_ITEM = 60  # characters of a text that may stand in a table
@@ -162,6 +166,8 @@ class _Page:
         self._values = values
         self._dated = not times.same_day(summary.first, summary.last)
         self._left = limit.bytes
+        has_chips = values or _is_counted(summary)  # templates of your own may write more; and values are large
+        self._subject_cost = limit.subject + (limit.chip if has_chips else 0)
         self._lines: list[tuple[str, Subject, dict[str, Any]]] = []  # with the label of the group
         self.groups = self._fitting(summary.groups[:MOST_GROUPS])
         self.lead: str = self._lines[0][2]["label"] if self._lines else ""
@@ -192,8 +198,8 @@ class _Page:
         lines = []
         for subject in group.subjects:
             line = self._line(subject)
-            texts = _weight(line["label"], line["title"], line["url"], line["facts"])
-            self._left -= self._limit.subject + texts + _link_weight(line["newest_url"])
+            texts = _weight(line["label"], line["url"], line["facts"]) + self._title_cost(line["title"])
+            self._left -= self._subject_cost + texts + _link_weight(line["newest_url"])
             if self._left < 0:
                 break
             lines.append(line)
@@ -204,7 +210,8 @@ class _Page:
         rest = group.subjects[len(lines) :]
         more, more_records = group.more + len(rest), group.more_records + different_records(rest)
         words, is_conversation = self._words, self._oldest_first and _is_conversation(group)
-        phrase = words.earlier_items if is_conversation else words.more_subjects
+        each = words.more_items if more == more_records else words.more_subjects
+        phrase = words.earlier_items if is_conversation else each
         note = phrase.format(more=words.number(more), records=words.records(more_records))
         return {
             "oldest_first": is_conversation,
@@ -244,7 +251,7 @@ class _Page:
             "details_line": "",
             "columns": [],
             "items": [],
-            "oldest_first": self._oldest_first,
+            "oldest_first": self._oldest_first and not subject.ranked,
             "more_items": 0,
             "items_note": "",
         }
@@ -261,10 +268,11 @@ class _Page:
         if not listed:
             line["alike"] = 1 < subject.count == len(subject.items) and author_of(subject.newest.value) != ""
             return
-        line["items"], line["more_items"], line["items_note"] = self._fitting_items(listed, subject.count)
-        if line["items"] and title_of(subject.newest.value, length=ITEM_LENGTH) == listed[0]["text"]:
-            self._left += _weight(line["title"])
-            line["title"] = ""  # it is the first item
+        line["items"], line["more_items"], line["items_note"] = self._fitting_items(listed, subject)
+        title = title_of(subject.newest.value, length=ITEM_LENGTH)
+        if any(item["text"] == title for item in line["items"]):
+            self._left += self._title_cost(line["title"])
+            line["title"] = ""  # it is one of the items
         line["columns"] = _columns(line["items"])
         if any(item["url"] for item in line["items"]):
             link = "newest_url" if subject.url else "url"
@@ -272,21 +280,40 @@ class _Page:
             line[link] = ""  # it would be that of the first item
 
     def _complete_title(self, subject: Subject, line: dict[str, Any]) -> None:
-        """Show more of a title, and before it the number of records that look the same, if there is room."""
+        """Show more of a title and the text below it, and before them the number of records, if there is room."""
         value = subject.newest.value
         count = f"{self._words.number(subject.count)} × " if line["alike"] else ""
-        title = self._title(title_of(value, self._words.no_text, ITEM_LENGTH), author_of(value), count)
-        cost = _weight(title["title"]) - _weight(line["title"])
-        if line["title"] and 0 < cost < self._left:
-            self._left -= cost
-            line |= title
+        text = title_of(value, self._words.no_text, ITEM_LENGTH) if line["title"] else ""
+        body = self._body_beside(subject, line)
+        for more in (": ".join(filter(None, (text, body))), text):
+            title = self._title(more, author_of(value), count)
+            cost = self._title_cost(title["title"]) - self._title_cost(line["title"])
+            if 0 < cost < self._left:
+                self._left -= cost
+                line |= title
+                return
+
+    def _title_cost(self, title: str) -> int:
+        return self._limit.title + _weight(title) if title else 0
+
+    def _body_beside(self, subject: Subject, line: dict[str, Any]) -> str:
+        """Return a line of the longer text below the title, if one record or records that look the same have it."""
+        if not _is_alike(subject, line["items"]):
+            return ""
+        title = title_of(subject.newest.value, length=ITEM_LENGTH)
+        text = body_of(subject.newest.value, title)
+        body, label = joined_lines(text, ITEM_LENGTH), line["label"].rstrip("…")
+        is_label = body == label or (label != line["label"] and body.startswith(label))
+        is_said = is_label or title.endswith(body) or self._details.repeat(subject.newest, text)
+        return "" if is_said else cut(body, LABEL_LENGTH)
 
     def _add_details(self, group: str, subject: Subject, line: dict[str, Any]) -> None:
         """Show the details of a subject's only record, or of records that look the same, if there is room."""
-        if line["items"] or subject.count > max(1, len(subject.items)):
+        if not _is_alike(subject, line["items"]):
             return  # those of the newest record would be taken for those of all
-        author = author_of(subject.newest.value) if line["title"] else ""
-        shown = _shown_details(self._details.of(subject.newest, group, line["label"], line["title"], author))
+        value = subject.newest.value
+        beside = (title_of(value, length=ITEM_LENGTH), author_of(value)) if line["title"] else ()
+        shown = _shown_details(self._details.of(subject.newest, group, line["label"], line["title"], *beside))
         if self._detail_cost(shown) < self._left:
             self._left -= self._detail_cost(shown)
             line |= shown
@@ -297,7 +324,9 @@ class _Page:
             for detail in shown["details"]
         )
 
-    def _fitting_items(self, items: list[dict[str, Any]], count: int) -> tuple[list[dict[str, Any]], int, str]:
+    def _fitting_items(
+        self, items: list[dict[str, Any]], of: Subject | Summary
+    ) -> tuple[list[dict[str, Any]], int, str]:
         shown = []
         for item in items:
             cost = self._limit.item + _weight(item["line"], item["body"], item["url"], item["when"])
@@ -306,11 +335,12 @@ class _Page:
                 break
             self._left -= cost
             shown.append(item)
-        more = count - len(shown)
-        in_order = shown[::-1] if self._oldest_first else shown
+        more = of.count - len(shown)
+        in_order = sorted(shown, key=itemgetter("at"), reverse=True)[::-1] if self._oldest_first else shown
         if not shown or not more:
             return in_order, 0, ""
-        phrase = self._words.earlier_items if self._oldest_first else self._words.more_items
+        are_earlier = self._oldest_first and not of.ranked
+        phrase = self._words.earlier_items if are_earlier else self._words.more_items
         note = phrase.format(more=self._words.number(more))
         self._left -= self._limit.item + _weight(note)
         return in_order, more, note
@@ -361,13 +391,12 @@ class _Page:
         labels = [label for group in summary.groups for label in (group.label, group.subjects[0].label)]
         listed = self._items(summary.items, *labels)
         if listed:
-            listed[0]["body"] = self._body(value, listed[0]["text"])
-        items, more, note = self._fitting_items(listed, summary.count)
+            listed[0]["body"] = self._body(summary.items[0].value, listed[0]["text"])
+        items, more, note = self._fitting_items(listed, summary)
         names = (names_of_list if items else names_of_notification)(summary, self._words)
         body = "" if items else self._body(value, names.headline)
         said = (*labels, names.headline, *names.about, body, author_of(value))
-        is_alike = not items and summary.count <= max(1, len(summary.items))
-        details = _shown_details(self._details.of(summary.newest, *said) if is_alike else [])
+        details = _shown_details(self._details.of(summary.newest, *said) if _is_alike(summary, items) else [])
         self._left -= _weight(body) + self._detail_cost(details)
         self.names = names
         title = title_of(value, self._words.no_text)
@@ -382,7 +411,7 @@ class _Page:
             "when": self._times.moment(summary.newest.timestamp),
             "columns": _columns(items),
             "items": items,
-            "oldest_first": self._oldest_first,
+            "oldest_first": self._oldest_first and not summary.ranked,
             "more_items": more,
             "items_note": note,
         }
@@ -402,6 +431,11 @@ class _Page:
         while _weight(body) > self._limit.body:
             body = cut(body, len(body) * 9 // 10)
         return body
+
+
+def _is_alike(part: Subject | Summary, items: Sequence[dict[str, Any]]) -> bool:
+    """Return True for one record, or several of which none is listed, because all look the same."""
+    return not items and part.count <= max(1, len(part.items))
 
 
 def _shown_details(details: Sequence[Detail]) -> dict[str, Any]:

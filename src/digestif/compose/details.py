@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -30,13 +31,13 @@ from digestif.errors import ConfigError
 MOST_DETAILS = 8
 MOST_COLUMNS = 4  # of a table: more do not fit on a phone
 MOST_FIELDS = 100  # that are looked at in one value
-MOST_RECORDS = 100  # that are looked at for hidden fields
 NAME_LENGTH = 40
 LONGEST_NAME = 1000
 TEXT_LENGTH = 80
 LINK_LENGTH = 200  # a link that is cut leads nowhere in plain text
 LONG = 20  # characters of a text that is not repeated if it is a part of a line beside it
 LARGEST_INTEGER = 64  # bits
+LONGER_TEXT = "a longer text, shown if its record stands alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,14 @@ class Detail:
     @property
     def line(self) -> str:
         return f"{self.name}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a digest of several records shows of one of them."""
+
+    texts: frozenset[str]
+    names: frozenset[str]  # of details
 
 
 class Details:
@@ -71,35 +80,38 @@ class Details:
         known = {one_line(text, ITEM_LENGTH) for text in said}
         return list(islice(_automatic(record.value, known), MOST_DETAILS))
 
+    def repeat(self, record: Record, text: str) -> bool:
+        """Return True if a text is among the details that are chosen."""
+        return any(detail.text == _text(text, TEXT_LENGTH) for detail in self._choice(record))
+
     def _choice(self, record: Record) -> Iterator[Detail]:
         for name, read in (self._chosen or {}).items():
             value = _joined(read([record])[0])
             if is_shown(value) and not (isinstance(value, str) and is_unsafe_link(name, value)):
                 yield _detail(name, value)
 
-    def hidden(self, records: Sequence[Record]) -> dict[str, str]:
-        """Return the fields of records that readers do not see, each with the reason."""
-        found: dict[str, str] = {}
-        for record in records[:MOST_RECORDS]:
-            found |= {name: why for name, why in self._hidden_of(record).items() if name not in found}
-        return found
-
-    def _hidden_of(self, record: Record) -> dict[str, str]:
+    def hidden(self, record: Record, beside: Beside | None = None) -> dict[str, str]:
+        """Return the fields that readers of a record do not see, each with the reason; by default it stands alone."""
         fields = {name: value for name, value in _fields(record.value) if value is not None}
         if not text_of(record.value):  # only what the title leaves out
             return {name: why for name, value in fields.items() if (why := _private_reason(name, value))}
-        said = _said(record)
-        shown = self._named | {detail.name for detail in self.of(record, *said)}
+        said = beside.texts if beside else _said(record)
+        shown = self._named | (beside.names if beside else {detail.name for detail in self.of(record, *said)})
         return {
-            name: self._why_hidden(name, value)
+            name: self._why_hidden(name, value, beside)
             for name, value in fields.items()
             if not {name, one_line(name, NAME_LENGTH)} & shown and not _is_said(name, value, record.value, said)
         }
 
-    def _why_hidden(self, name: str, value: Any) -> str:
+    def _why_hidden(self, name: str, value: Any, beside: Beside | None) -> str:
         if self._chosen is not None:
             return "details does not name it"
-        return _reason(name, value) or f"more than {MOST_DETAILS} fields"
+        reason = _reason(name, value)
+        if reason == LONGER_TEXT and not beside:
+            return "another longer text is shown"
+        if not reason and beside and len(beside.names) < MOST_DETAILS:
+            return "shown where its record is listed by itself and there is room"
+        return reason or f"more than {MOST_DETAILS} fields"
 
 
 def is_shown(value: Any) -> bool:
@@ -139,7 +151,7 @@ def _reason(name: str, value: Any) -> str:
     if name in KEY_FIELDS:
         return "an identifier"
     if name in BODY_FIELDS:
-        return "a longer text, shown if its record stands alone"
+        return LONGER_TEXT
     if isinstance(value, str) and is_unsafe_link(name, value):
         return "an unsafe link"
     return "" if is_shown(value) else "it is empty or too large"
@@ -154,7 +166,7 @@ def _private_reason(name: str, value: Any) -> str:
     return "an address with a password in it" if is_open else ""
 
 
-def _is_said(name: str, field: Any, value: Any, known: set[str]) -> bool:
+def _is_said(name: str, field: Any, value: Any, known: AbstractSet[str]) -> bool:
     if name == "url" and link_of(value):
         return True
     text = author_of({"by": field}) if isinstance(field, dict) else _text(field, TEXT_LENGTH).rstrip("…")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from math import inf
 from operator import attrgetter, neg
 from typing import Any, Protocol
@@ -55,7 +56,7 @@ class Grouping:
 
     Subjects are sorted by `weight`, then by count, then by distinct counts in the order of `distinct`; groups by number
     of subjects, then by count; largest first. Ties go to the newer one, then by label. The order of the records does
-    not matter. Each subject holds its newest `items` records.
+    not matter. Each subject holds its newest `items` records; with a field and an order, its heaviest ones.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Draft:
             distinct=whole.distinct,
             faults=len(self._sheet.faults),
             items=whole.items,
+            ranked=whole.ranked,
         )
 
     def _group(self, part: "_Part") -> Group:
@@ -257,6 +259,7 @@ class _Sheet:
         """Count rows that share a value in a column."""
         newest = self.records[rows[0]]
         value, label, url = shown_as(column.value(key, rows[0])) if column else (None, "", "")
+        listed = self._chosen(rows)
         return Subject(
             key=value,
             label=label,
@@ -266,10 +269,17 @@ class _Sheet:
             last=newest.timestamp,
             newest=newest,
             distinct={name: _different(identities, rows) for name, identities in self.distinct.items()},
-            items=tuple([self.records[row] for row in rows[: self.items]]),
+            items=tuple([self.records[row] for row in listed]),
+            ranked=listed != list(rows[: self.items]),
             rows=rows,
             weight=0 if self.weights is None else max(self.weights[row] for row in rows),
         )
+
+    def _chosen(self, rows: Sequence[int]) -> list[int]:
+        """Return the rows of the records to list: the heaviest first, of equal ones the newest."""
+        if self.weights is None:
+            return list(rows[: self.items])
+        return nlargest(self.items, rows, key=self.weights.__getitem__)  # keeps equal ones in their order
 
     def _keys(self) -> "_Column":
         keys = [record.key for record in self.records]

@@ -19,7 +19,7 @@ SHORT_LINK = 300  # of the facts of a line, and of each link in the foot
 
 # Keeps a message below Slack's 50 blocks: each of at most 20 groups begins a section, and two sections of a group are
 # together longer than 3,000 characters, so there are at most 20 + 36,000 / 1,500 sections, and five other blocks.
-SLACK = SizeLimit(bytes=36_000, body=9_000, subject=120, group=60, item=60, detail=10)
+SLACK = SizeLimit(bytes=36_000, body=9_000, subject=120, chip=0, title=0, group=60, item=60, detail=10)
 
 Block = dict[str, Any]
 

@@ -21,7 +21,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     last: float
     newest: Record
     distinct: Mapping[str, int] = {}  # number of different values, by name
-    items: tuple[Record, ...] = ()  # the newest records, newest first
+    items: tuple[Record, ...] = ()  # the newest records, newest first; with an order by a field the heaviest first
+    ranked: bool = False  # the items are not simply the newest ones
     weight: SubjectWeight = 0  # from outside; the heaviest come first
     rows: Sequence[int] = ()  # the numbers of its records, by which overlaps are found
     url: str = ""  # a link of its own, not that of a record
@@ -71,7 +72,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int  # records that capacity dropped
     distinct: Mapping[str, int] = {}
     faults: int = 0  # records with an unreadable field, which counts as None
-    items: tuple[Record, ...] = ()  # the newest records, newest first
+    items: tuple[Record, ...] = ()  # like those of a subject
+    ranked: bool = False
 
     @property
     def single(self) -> Record | None:

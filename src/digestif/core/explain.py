@@ -1,5 +1,7 @@
 """Explanations: why a timeline is due when it is, from what is stored about it and the policy in force."""
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, tzinfo
 from typing import Any
@@ -10,11 +12,15 @@ from digestif.core.failures import FailedAttempt
 from digestif.core.machine import Rule, Slot, due_by_delays, is_empty
 from digestif.core.outages import ChannelOutage
 from digestif.core.policy_shown import policy_text, shown
-from digestif.core.records import State
+from digestif.core.records import DeadLetter, State
+from digestif.core.spans import ago
+from digestif.core.texts import shortened_text
 from digestif.core.times import Millis, instant_in, to_seconds
 from digestif.core.windows.zones import zone_of
 
 OFF = "off"  # in the place of a policy
+MOST_LETTERS = 10  # dead letters of a timeline that are counted
+LONGEST_REASON = 200  # of a dead letter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,7 @@ class Explanation:
     failure: str | None  # why its policy or time zone can't be told, and when that is asked again
     failed: FailedAttempt | None  # why the latest attempt of its unfinished digest failed
     changes: tuple[str, ...]  # what would change the due time
+    given_up: str | None = None  # how many of its digests are dead letters, and why the latest is one
 
     def to_dict(self) -> dict[str, Any]:
         found = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -65,6 +72,8 @@ class Explanation:
             told.append(_told_of(self.outage, _zone(self.zone)))
         if self.failed is not None:
             told.append(f"{_capital(str(self.failed)).rstrip('.')}.")
+        if self.given_up is not None:
+            told.append(f"{_capital(self.given_up)}: `digestif dead list {shlex.quote(self.timeline)}`.")
         if self.unhandled and self.state is not State.IDLE and not is_over:
             told.append("No worker that is running has a handler for it.")
         if self.unattended:
@@ -89,18 +98,20 @@ def explain(
     found: PolicyInForce,
     outage: ChannelOutage | None = None,
     failed: FailedAttempt | None = None,
+    letters: Sequence[DeadLetter] = (),
     moving: bool = False,
     unhandled: bool = False,
     unattended: bool = False,
 ) -> Explanation:
     """The facts, the rule that set the due time, its arithmetic, and the next time something happens.
 
-    `moving` says that the store is being moved into another, `unhandled` that no live worker has a handler,
-    `unattended` that there is no live worker.
+    `letters` are the first dead letters of the timeline, at most MOST_LETTERS, oldest first. `moving` says that the
+    store is being moved into another, `unhandled` that no live worker has a handler, `unattended` that there is no
+    live worker.
     """
     policy = found.policy
     zone = None if found.off else policy.zone_of(timeline)
-    view = View(timeline, slot, found, now, _zone(zone), outage=outage, moving=moving)
+    view = View(timeline, slot, found, now, _zone(zone), outage=outage, moving=moving, has_letters=bool(letters))
     moment, latest = view.held_until() or _next(slot, now=now), view.latest()
     if moving and slot.state is not State.OPEN:
         moment = None
@@ -127,6 +138,7 @@ def explain(
         failure=found.failure or view.zone_failure(),
         failed=failed,
         changes=tuple(view.changes()),
+        given_up=_given_up(letters, now=now),
     )
 
 
@@ -182,6 +194,18 @@ def _next(slot: Slot, *, now: Millis) -> Millis | None:
     if slot.paused or slot.state is State.IDLE:
         return None
     return max(slot.at, now) if slot.state is State.WAITING else now
+
+
+def _given_up(letters: Sequence[DeadLetter], *, now: Millis) -> str | None:
+    """Say how many digests were given up, and when and why the latest was, or the first if there may be more."""
+    if not letters:
+        return None
+    count, shown = "1 digest was given up", letters[-1]
+    if len(letters) >= MOST_LETTERS:
+        count, shown = f"at least {len(letters)} digests were given up, the first", letters[0]
+    elif len(letters) > 1:
+        count = f"{len(letters)} digests were given up, the latest"
+    return f"{count} {ago(to_seconds(now) - shown.buried)} ({shortened_text(shown.reason, LONGEST_REASON)})"
 
 
 def _told_of(outage: ChannelOutage, zone: tzinfo) -> str:

@@ -26,6 +26,7 @@ class View:
         *,
         outage: ChannelOutage | None,
         moving: bool,
+        has_letters: bool,
     ) -> None:
         self._timeline = timeline
         self._slot = slot
@@ -35,6 +36,7 @@ class View:
         self._now = now
         self._zone = zone
         self._moving = moving
+        self._has_letters = has_letters
 
     def _clock(self, millis: Millis) -> str:
         return instant_in(millis / 1000, self._zone)
@@ -61,24 +63,24 @@ class View:
             case Rule.FIRST:
                 return f"first record of an idle timeline at {self._clock(at)}: {due}{at_once}"
             case Rule.FIRST_DELAY if slot.first is not None and slot.first <= at:
-                return (
-                    f"first record at {self._clock(slot.first)} + {exact_span(at - slot.first)} of first_delay = {due}"
-                )
+                return f"first record at {self._clock(slot.first)}{_plus(at - slot.first, 'first_delay')}{due}"
             case Rule.FIRST_DELAY:
                 return f"first record at {moved} of first_delay = {due}"
             case Rule.COOL_DOWN if slot.last is not None and slot.last <= at:
-                return f"last delivery {last} + {exact_span(at - slot.last)} of cool-down = {due}"
+                return f"last delivery {last}{_plus(at - slot.last, 'cool-down')}{due}"
             case Rule.COOL_DOWN:
                 return f"cool-down after an empty digest = {due}"
+            case Rule.INCREMENT if slot.was == at:
+                return due
             case Rule.INCREMENT:
                 return f"{moved} of increment_delay = {due}"
             case Rule.CAP if slot.last is not None:
-                return f"last delivery {last} + {exact_span(at - slot.last)} of maximum_delay = {due}, the cap"
+                return f"last delivery {last}{_plus(at - slot.last, 'maximum_delay')}{due}, the cap"
             case Rule.QUIET:
                 return f"{moved}, for silence since the latest record = {due}"
             case Rule.QUIET_CAP if slot.first is not None:
                 first = self._clock(slot.first)
-                return f"first pending record {first} + {exact_span(at - slot.first)} of maximum_delay = {due}, the cap"
+                return f"first pending record {first}{_plus(at - slot.first, 'maximum_delay')}{due}, the cap"
             case Rule.DEADLINE:
                 return f"a pending record asked to go by {self._clock(at)}: {due}"
             case Rule.COUNT:
@@ -183,7 +185,8 @@ class View:
     def _state(self) -> str:
         slot = self._slot
         if slot.state is State.IDLE:
-            return "idle: nothing is stored" + ("" if self._is_off else ", the next record starts a new round")
+            stored = "nothing is stored but dead letters" if self._has_letters else "nothing is stored"
+            return f"idle: {stored}" + ("" if self._is_off else ", the next record starts a new round")
         if slot.state is State.WAITING and self._is_over:
             return "nothing pending"
         if slot.state is State.WAITING and is_empty(slot):
@@ -262,3 +265,8 @@ class View:
             return "further records move it to a later opening of its window"
         by = f"by {exact_span(terms.increment or 0)}" if terms.quiet is None else "until there is silence"
         return f"a further record moves it {by}"
+
+
+def _plus(step: Millis, delay: str) -> str:
+    """A step of the sum, up to its result. One of 0 s is left out."""
+    return f" + {exact_span(step)} of {delay} = " if step else ": "

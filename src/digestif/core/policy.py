@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from digestif.core import policy_text
 from digestif.core.backoff import Exponential, Intervals, Retry
 from digestif.core.durations import seconds_of, written_duration
+from digestif.core.options import check_names, refuse_misspelt
 from digestif.core.terms import FIRST_DELAY, GIVEN, INCREMENT, MAXIMUM, Openings, Terms
-from digestif.core.texts import did_you_mean, reason_of, shortened
+from digestif.core.texts import reason_of, shortened
 from digestif.core.times import LONGEST, Duration, Millis, in_seconds, is_duration, to_millis, to_seconds
 from digestif.core.windows import Window, ZoneRule
 from digestif.errors import ConfigError
@@ -45,10 +46,7 @@ def refuse_unknown(cls: type[T]) -> type[T]:
 
 def check_options(cls: type, options: Iterable[str]) -> None:
     """Raises ConfigError for an option that is not a field of the dataclass, with the one that may be meant."""
-    known = [f.name for f in fields(cls)]
-    for name in options:
-        if name not in known:
-            raise ConfigError(f"{name}: no such option of {cls.__name__}{did_you_mean(name, known)}")
+    check_names(options, [f.name for f in fields(cls)], of=cls.__name__)
 
 
 @refuse_unknown
@@ -314,16 +312,19 @@ class Policy:
         return cls(**{**policy_text.HOURLY, **options})
 
     @classmethod
+    @refuse_misspelt
     def daily(cls, *times: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False, **options: Any) -> "Policy":
         """One digest a day at "09:00" of the zone, or at several times; no delays."""
         return cls.immediate(**{"window": Window.daily(*times, tz=tz, jitter=jitter, urgent=urgent), **options})
 
     @classmethod
+    @refuse_misspelt
     def weekly(cls, *times: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False, **options: Any) -> "Policy":
         """One digest a week at "mon 08:30" of the zone, or at several times; no delays."""
         return cls.immediate(**{"window": Window.weekly(*times, tz=tz, jitter=jitter, urgent=urgent), **options})
 
     @classmethod
+    @refuse_misspelt
     def quiet_hours(
         cls, *spans: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False, **options: Any
     ) -> "Policy":

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, overload
 
+from digestif.core.durations import seconds_of
 from digestif.core.texts import shortened
 from digestif.core.times import (
     LONGEST,
@@ -252,7 +253,9 @@ def check_within(within: object) -> float:
     """A record's own deadline in seconds, if it is valid; otherwise InvalidRecord."""
     within = in_seconds(within)
     if not is_duration(within):
-        raise InvalidRecord(f"within: {shortened(within)} is not a number of seconds from 0 to {LONGEST:g}")
+        seconds = seconds_of(within) if isinstance(within, str) else None
+        write = "" if seconds is None else f"; write {seconds:g}"
+        raise InvalidRecord(f"within: {shortened(within)} is not a number of seconds from 0 to {LONGEST:g}{write}")
     return float(within)  # type: ignore[arg-type]  # is_duration says so
 
 

@@ -7,8 +7,10 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
+from digestif.core.spans import span
 from digestif.core.times import Millis, is_past, to_seconds
 
+SILENT = 20.0  # seconds: a worker that lives is seen more often
 LIVE: Millis = 60_000  # after a worker was seen last
 MOST_WORKERS = 200  # that are noted at once
 MOST_PATTERNS = 50  # of one worker; it counts as one that serves everything if it has more
@@ -45,6 +47,11 @@ class LiveWorker:
     seen: float
     patterns: tuple[str, ...]  # of its handlers and routes
     policies: Mapping[str, str] = field(default_factory=dict)  # in its code, as texts, by pattern
+
+    def silence(self, *, now: float) -> str | None:
+        """Say that the worker was not seen for a time in which one that lives is seen; None if it was."""
+        silent = now - self.seen
+        return f"not seen for {span(silent)}: it may have died" if silent >= SILENT else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

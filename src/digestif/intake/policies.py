@@ -170,10 +170,21 @@ def check_policy(policy: object) -> None:
     if policy is None or isinstance(policy, Policy):
         return
     if not callable(policy) or isinstance(policy, type):
-        raise ConfigError(f"policy: {shortened(policy)} is neither a Policy nor a function from timeline to Policy")
+        parse = f'; write Policy.parse("{policy}")' if isinstance(policy, str) and _is_text_of_policy(policy) else ""
+        raise ConfigError(
+            f"policy: {shortened(policy)} is neither a Policy nor a function from timeline to Policy{parse}"
+        )
     if iscoroutinefunction(policy):
         raise ConfigError(f"policy: {shortened(policy)} is a coroutine; it must be a function that answers at once")
     check_hook("policy", policy, "timeline")
+
+
+def _is_text_of_policy(text: str) -> bool:
+    try:
+        Policy.parse(text)
+    except ConfigError:
+        return False
+    return True
 
 
 @lru_cache(ANSWERS)

@@ -7,9 +7,14 @@ from typing import Any, Literal
 
 from digestif.channels.base import Message
 from digestif.compose.brand import brand_of
+from digestif.compose.details import Details
 from digestif.compose.grouping import summarize
+from digestif.compose.hidden import hidden_fields
 from digestif.compose.levels import Level
 from digestif.compose.renderer import Order, Rendered, Renderer, TemplateFailed
+from digestif.compose.summary import Summary
+from digestif.compose.times import Times
+from digestif.compose.wording import wording_of
 from digestif.core.policy import Policy
 from digestif.core.records import Digest, Record
 from digestif.errors import ConfigError
@@ -86,17 +91,31 @@ def rendered(digest: Digest, look: Look, *, formats: Collection[str]) -> Rendere
         brand=look.brand,
         preview=True,
     )
-    summary = summarize(
-        digest, group_by=look.group_by, distinct=look.distinct, top=look.top, items=look.items, weight=look.weight
-    )
     try:
         return renderer.render(
-            summary, formats=formats, links=look.links, title=look.title, reason=look.reason, policy=look.policy
+            _summary(digest, look),
+            formats=formats,
+            links=look.links,
+            title=look.title,
+            reason=look.reason,
+            policy=look.policy,
         )
     except TemplateFailed as error:
         raise ConfigError(f"template: {error}") from error
     finally:
         renderer.close()
+
+
+def hidden(digest: Digest, look: Look) -> dict[str, str]:
+    """Return the fields of listed records that the built-in templates do not show, each with the reason."""
+    times = Times(look.zone, look.hours, wording_of(look.wording))
+    return hidden_fields(_summary(digest, look), Details(look.details), times)
+
+
+def _summary(digest: Digest, look: Look) -> Summary:
+    return summarize(
+        digest, group_by=look.group_by, distinct=look.distinct, top=look.top, items=look.items, weight=look.weight
+    )
 
 
 def digest_of(timeline: str, records: Sequence[Record]) -> Digest:

@@ -201,7 +201,7 @@ class Runtime:
         refuse_other_store(settings, now)
         asked = parse(settings.listen)
         if asked.port and str(asked) != now.listen:
-            raise ConfigError("listen can't change while the service runs: restart it")
+            raise ConfigError(f"serve.listen: {asked} can't replace {now.listen} while the service runs: restart it")
 
 
 async def sample(service: Service) -> None:

@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from digestif import Digests, Policy
+from digestif import AsyncDigests, Digests, Policy
+from digestif.attempts.sampling import Sampler
 from digestif.clock import wall_clock
 from digestif.core.verdicts import DeliveryFailed
 from digestif.core.workers import MOST_PATTERNS
@@ -17,7 +18,7 @@ from digestif.service.security import reach
 from digestif.service.service import Service
 from tests.service.dashboard.test_setup import note
 from tests.service.dashboard.visitor import Visitor
-from tests.service.harness import Client, serving
+from tests.service.harness import Client, served, serving, settings_with
 from tests.service.pauses import MOST, measured
 
 Ago = Callable[[float], float]
@@ -309,6 +310,24 @@ def test_timelines_are_filtered_by_what_they_need(visitor: Visitor, service: Ser
     assert listed(visitor, route="no such route", only="nonsense") == listed(visitor)
 
 
+def test_the_timelines_of_a_route_are_listed_when_all_of_them_are_idle(
+    visitor: Visitor, service: Service, ago: Ago
+) -> None:
+    for pattern in ("mail:*", "push:*", "sms:*"):
+        service.digests.route(pattern, channel="terminal://")
+    digests = digests_of(service)
+    for key in ("mail:ada", "mail:bob", "push:ada"):
+        end(digests, key, at=ago(7200))
+        let_idle(digests, key, at=ago(60))
+    mails, none = visitor.page("/timelines?route=mail:*"), visitor.page("/timelines?route=sms:*")
+
+    assert idle(mails) == ["mail:bob", "mail:ada"]
+    assert "No stored timeline matches" not in mails
+    assert idle(visitor.page("/timelines?route=mail:*&search=bob")) == ["mail:bob"]
+    assert idle(visitor.page("/timelines?route=mail:*&state=idle")) == ["mail:bob", "mail:ada"]
+    assert "No stored timeline matches, and no idle one that is known." in text(none)
+
+
 def test_a_list_names_what_no_route_delivers_and_what_is_tried_again(visitor: Visitor, service: Service) -> None:
     service.digests.route("mail:*", channel="terminal://")
     digests = digests_of(service)
@@ -321,6 +340,32 @@ def test_a_list_names_what_no_route_delivers_and_what_is_tried_again(visitor: Vi
     rows = visitor.page("/timelines").split("<tr>")
 
     assert [("no route" in row, ">retry<" in row) for row in rows[2:]] == [(False, True), (True, False)]
+
+
+def test_a_list_gives_no_time_for_what_is_never_delivered(visitor: Visitor, service: Service, ago: Ago) -> None:
+    service.digests.route("mail:*", channel="terminal://")
+    digests = digests_of(service)
+    digests.add_many([("mail:ada", 1), ("sms:ada", 1)])
+    digests.prefer("mail:off", "off")
+    page = text(visitor.page("/timelines"))
+
+    assert re.search(r"mail:ada waiting 1 in \d+", page)
+    assert "mail:off idle off 0 none: switched off" in page
+    assert "sms:ada waiting no route 1 none: no route" in page
+
+
+def test_a_list_shows_the_records_of_an_unfinished_digest_beside_the_pending_ones(
+    visitor: Visitor, service: Service
+) -> None:
+    service.digests.route("*", channel="terminal://")
+    digests = digests_of(service)
+    digests.add("mail:ada", 1, first_delay=0)
+    with digests.digest("mail:ada"):
+        digests.add_many([("mail:bob", 1), ("mail:ada", 2), ("mail:ada", 3)])
+        page = text(visitor.page("/timelines"))
+
+    assert "mail:ada open 2 + 1 being delivered" in page
+    assert "mail:bob waiting 1 in" in page
 
 
 def test_thousands_of_patterns_of_workers_leave_the_event_loop_to_others(tmp_path: Path) -> None:
@@ -429,6 +474,24 @@ def test_without_kept_messages_the_list_of_digests_shows_the_recipients_of_the_r
     assert "/digest?id=" not in page
 
 
+def test_a_reason_begins_with_what_happened_and_not_with_the_name_of_the_error(
+    visitor: Visitor, service: Service, ago: Ago
+) -> None:
+    digests = digests_of(service)
+    end(digests, "mail:ada", fails=True, at=ago(60))
+    digests.set_policy("mail:bob", "minimum=5m,maximum=30m,attempts=3")
+    digests.add("mail:bob", 1)
+    with pytest.raises(DeliveryFailed), digests.digest("mail:bob"):
+        raise DeliveryFailed("421 try later")
+    [letter] = digests.dead_letters()
+    pages = ("/", "/digests", "/dead-letters", f"/dead-letter?id={letter.id}")
+    shown = [visitor.page(path).partition("Traceback")[0] for path in pages]
+
+    assert letter.reason == "DeliveryFailed: 550 no such mailbox"
+    assert [("550 no such mailbox" in page, "DeliveryFailed" in page) for page in shown] == [(True, False)] * 4
+    assert "421 try later" in shown[0]
+
+
 # Words
 
 
@@ -446,6 +509,27 @@ def test_numbers_have_the_noun_that_goes_with_them(visitor: Visitor, service: Se
     assert "1 more record was declined" in one
     assert "2 records in dead letters wait for a decision" in two
     assert "each of the 3 accepted records has" in two
+
+
+def test_the_figures_of_the_overview_count_what_they_name(ago: Ago) -> None:
+    service = Service(settings_with(), AsyncDigests("memory://", policy=Policy(attempts=1)))
+    digests = digests_of(service)
+    sampler = Sampler(digests.store)
+    sampler.tick(round(ago(200) * 1000))
+    digests.add("mail:ada", 1, now=ago(190))
+    end(digests, "mail:ada", at=ago(185))
+    end(digests, "mail:bob", fails=True, at=ago(180))
+    sampler.tick(round(ago(20) * 1000))
+    digests.add_many([("mail:eve", 1), ("mail:eve", 2), ("mail:eve", 3)], first_delay=0)
+    with digests.digest("mail:eve"), served(service) as client:
+        digests.add("mail:eve", 4)
+        page = text(Visitor(client).page("/"))
+    asyncio.run(service.digests.close())
+
+    assert "50.0 % 2 delivered records in 1 message in the last 6 h" in page
+    assert "Backlog 4 records 3 timelines stored, with or without records" in page
+    assert "Events in 1.0 /min in the last 3 minutes; 7 in all" in page
+    assert "Messages out 0.3 /min in the last 3 minutes; 2 records delivered in all" in page
 
 
 def test_a_time_that_has_passed_is_not_said_to_come(visitor: Visitor, service: Service, ago: Ago) -> None:

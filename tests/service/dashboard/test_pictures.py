@@ -11,14 +11,18 @@ from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
 from digestif.ids import fresh_key, time_of
 from digestif.service.dashboard.life import life
-from digestif.service.dashboard.rendering import percent, prose, visible
+from digestif.service.dashboard.rendering import environment, percent, prose, visible
 from digestif.service.dashboard.series import POINTS, rates, series, totals
 
 NOW = 1_800_000_000.0
 
 
-def sample(at: float, accepted: int, digests: int = 0, pending: int = 0, late: float = 0) -> Sample:
-    given = {"at": at, "accepted": accepted, "digests": digests, "pending": pending, "late": late}
+def sample(
+    at: float, accepted: int, digests: int = 0, pending: int = 0, late: float = 0, delivered: int = 0
+) -> Sample:
+    given = {
+        "at": at, "accepted": accepted, "digests": digests, "pending": pending, "late": late, "delivered": delivered,
+    }  # fmt: skip
     return Sample(**{**{field.name: 0 for field in fields(Sample)}, **given})  # type: ignore[arg-type]
 
 
@@ -35,14 +39,36 @@ def test_curves_are_rates_a_minute_between_samples() -> None:
 
 
 def test_counters_that_were_set_back_count_from_there() -> None:
-    samples = [sample(NOW - 30, 1000, 50), sample(NOW - 20, 5, 0), sample(NOW - 10, 25, 2)]
+    samples = [
+        sample(NOW - 30, 1000, 50, delivered=900),
+        sample(NOW - 20, 5, 0, delivered=0),
+        sample(NOW - 10, 25, 2, delivered=20),
+    ]
 
     found = totals(samples, since=NOW - 60)
 
-    assert (found.events, found.messages) == (20, 2)
+    assert (found.events, found.delivered, found.messages) == (20, 20, 2)
     assert found.removed == 0.9
     assert totals([], since=0).removed is None
     assert rates(samples, now=NOW).events == 60.0
+
+
+def test_rates_say_over_how_many_minutes_they_are() -> None:
+    day = [sample(NOW - 10 * number, 1000 - number) for number in range(8640, 0, -1)]
+
+    assert (rates(day, now=NOW).events, rates(day, now=NOW).period) == (6.0, 10)
+    assert rates(day[-20:], now=NOW).period == 3
+    assert rates(day[-2:], now=NOW).period == 1
+    assert rates(day[-1:], now=NOW).period == 0
+
+
+def test_records_that_were_not_delivered_are_no_noise_removed() -> None:
+    samples = [sample(NOW - 30, 0), sample(NOW - 10, 46, 16, delivered=32)]
+
+    found = totals(samples, since=NOW - 60)
+
+    assert found.removed == 0.5
+    assert totals([sample(NOW - 30, 0), sample(NOW - 10, 46)], since=NOW - 60).removed is None
 
 
 def entry(ended: float, *keys: str, records: int = 1, outcome: Outcome = Outcome.DELIVERED) -> HistoryEntry:
@@ -69,6 +95,18 @@ def test_a_life_has_a_dot_for_each_arrival_a_bar_for_each_delivery_and_the_due_t
     assert picture.due is not None
     assert picture.latest is not None
     assert picture.dots[0].x < picture.bars[0].x < picture.dots[1].x < picture.now < picture.due < picture.latest <= 100
+
+
+@pytest.mark.parametrize(("times", "words"), [(1, "1 arrival, 1 delivery"), (2, "2 arrivals, 2 deliveries")])
+def test_the_label_of_a_picture_has_the_nouns_that_go_with_its_numbers(times: int, words: str) -> None:
+    explanation: Any = SimpleNamespace(state="idle", next=None, latest=None)
+    records = [Record(f"r{number}", 1, NOW - number) for number in range(times)]
+    drawn = life(records, [entry(NOW - number) for number in range(times)], explanation, now=NOW)
+
+    label = str(environment().get_template("life.html").module.picture(drawn, NOW))  # type: ignore[attr-defined]
+
+    assert f'aria-label="Arrivals and deliveries of this timeline: {words}"' in label
+    assert "1 record<" in label
 
 
 def test_an_arrival_that_claims_to_be_years_old_does_not_squeeze_the_others() -> None:

@@ -56,6 +56,21 @@ def lines_of(page: str) -> str:
     return found[1]
 
 
+def test_without_a_route_the_list_of_digests_advises_one_and_no_flush(
+    visitor: Visitor, service: Service, routed: tuple[Visitor, Digests]
+) -> None:
+    unrouted = [visitor.page(path) for path in ("/digests", "/digests?timeline=mail:ada")]
+    one = routed[0].page("/digests?timeline=sms:ada")
+    others = [routed[0].page(path) for path in ("/digests", "/digests?timeline=mail:ada")]
+    note(service.digests._digests, "mail:*")
+    elsewhere = visitor.page("/digests")
+
+    assert "No digest has ended yet, and no route delivers any: records are accepted and wait." in unrouted[0]
+    assert "No digest of this timeline has ended yet, and no route delivers it:" in unrouted[1]
+    assert "and no route delivers it:" in one
+    assert ["press Flush" in page for page in [*unrouted, one, *others, elsewhere]] == [False] * 3 + [True] * 3
+
+
 @pytest.mark.parametrize("path", NO_ROUTE)
 def test_without_a_route_pages_show_lines_of_a_file_that_makes_one(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,6 +140,18 @@ def test_workers_with_different_policies_for_a_pattern_are_named(visitor: Visito
     assert conflict == {"pattern": "mail:*", "policies": {"minimum=5m": ["host:1"], "minimum=1h": ["host:2"]}}
 
 
+def test_a_worker_that_was_not_seen_for_20_seconds_may_have_died(visitor: Visitor, service: Service) -> None:
+    store = service.digests._digests.store
+    now = store.time(0)
+    for pid, seen in ((1, now - 50_000), (2, now - 10_000)):
+        note_worker(store, f"w{pid}", WorkerNote("w", "host", pid, now - 90_000, seen, ("mail:*",)), now=now)
+
+    page = visitor.page("/workers")
+
+    assert len(re.findall(r"not seen for 5\d s: it may have died", page)) == 1
+    assert re.search(r">1\d s ago</time>", page)
+
+
 # Timelines without a route
 
 
@@ -146,6 +173,22 @@ def test_a_timeline_that_no_route_delivers_says_so_until_one_does(visitor: Visit
     assert "none: no route" not in elsewhere
     assert "No route delivers" in other
     assert "No route delivers" not in routed
+
+
+def test_the_overview_names_timelines_that_no_route_or_worker_delivers(visitor: Visitor, service: Service) -> None:
+    digests = service.digests._digests
+    note(digests, "mail:*")
+    digests.add("mail:ada", 1)
+
+    before = visitor.page("/")
+    digests.add("mial:ada", 1)
+    after = visitor.page("/")
+
+    assert "No problems" in before
+    assert "No problems" not in after
+    assert "1 timeline has no route: <a" in after
+    assert '<a href="/timelines?only=unhandled">' in after
+    assert visitor.get("/v1/status").json()["unhandled"] == ["mial:ada"]
 
 
 @pytest.mark.parametrize("key", ['"]\nstore = "x', "a*b:c", "x" * 300 + ":y", "<b>:c"])

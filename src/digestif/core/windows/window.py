@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
+from digestif.core.options import refuse_misspelt
 from digestif.core.terms import Openings
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, Millis, to_seconds
@@ -55,31 +56,37 @@ class Window:
         object.__setattr__(self, name, value)
 
     @classmethod
+    @refuse_misspelt
     def daily(cls, *times: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False) -> "Window":
         """Every day at "09:00", or at several times."""
         return cls((make_rule("daily", times, tz, jitter, urgent),))
 
     @classmethod
+    @refuse_misspelt
     def weekly(cls, *times: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False) -> "Window":
         """Every week at "mon 08:30", "mon-fri 08:30" or "tue,thu 17:00"."""
         return cls((make_rule("weekly", times, tz, jitter, urgent),))
 
     @classmethod
+    @refuse_misspelt
     def monthly(cls, day: int, *times: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False) -> "Window":
         """Every month on this day, -1 for the last, at "08:00". A month without this day: on its last."""
         return cls((make_rule("monthly", (day, *times), tz, jitter, urgent),))
 
     @classmethod
+    @refuse_misspelt
     def cron(cls, expression: str, *, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False) -> "Window":
         """By minute, hour, day of month, month and day of week: "*/20 8-18 * * 1-5"."""
         return cls((make_rule("cron", (expression,), tz, jitter, urgent),))
 
     @classmethod
+    @refuse_misspelt
     def hours(cls, *spans: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False) -> "Window":
         """Only inside "mon-fri 08:00-18:00". A span may pass midnight: it belongs to the day on which it begins."""
         return cls((make_rule("hours", spans, tz, jitter, urgent),))
 
     @classmethod
+    @refuse_misspelt
     def quiet(cls, *spans: str, tz: ZoneRule, jitter: Duration = 0, urgent: bool = False) -> "Window":
         """Only outside of "22:00-07:00", written like `hours`."""
         return cls((make_rule("quiet", spans, tz, jitter, urgent),))

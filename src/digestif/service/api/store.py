@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from digestif.attempts.worker_notes import UNHANDLED_LOOKED_AT, unhandled_among
 from digestif.core.backlog import Backlog
 from digestif.core.failures import FailedAttempt
 from digestif.core.outages import ChannelOutage
@@ -87,6 +88,7 @@ class StatusAnswer(Struct, frozen=True):
     policy_conflicts: Sequence[PolicyConflict]
     outages: Sequence[ChannelOutage]
     failures: Sequence[FailedAttempt]  # of digests that are tried again, the latest first
+    unhandled: Sequence[str]  # of the timelines that are due first, those that no live worker has a handler for
     backlog: Backlog
     counted: float  # when the timelines of the backlog were counted
     at_least: bool  # there may be more of them
@@ -104,6 +106,7 @@ async def show_status(request: Request) -> StatusAnswer:
         digests.workers(),
         request.service.in_thread(lambda: (store.moving_since(), versions(store), store.durability, store.partitions)),
     )
+    due = await digests.timelines_page(due=True, limit=UNHANDLED_LOOKED_AT)
     return StatusAnswer(
         store=redacted(request.service.settings.store.reveal()),
         namespace=store.namespace,
@@ -116,6 +119,7 @@ async def show_status(request: Request) -> StatusAnswer:
         policy_conflicts=policy_conflicts(workers),
         outages=outages,
         failures=failures,
+        unhandled=unhandled_among(due.timelines, workers),
         backlog=overview.backlog,
         counted=overview.counted,
         at_least=overview.at_least,

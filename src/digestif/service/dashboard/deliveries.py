@@ -12,6 +12,7 @@ from digestif.core.records import DeadLetter, HistoryEntry, Outcome, check_timel
 from digestif.digests import Digests
 from digestif.routes.archive import KeptMessage
 from digestif.service import excerpts
+from digestif.service.dashboard.handled import delivered_by, patterns
 from digestif.service.dashboard.timelines import framed
 from digestif.service.dashboard.visits import Refused, Visit, reached
 from digestif.service.excerpts import Excerpts
@@ -25,8 +26,22 @@ async def digests(visit: Visit) -> Response:
     timeline = _asked_timeline(visit)
     shown = await ended_digests(visit.service, visit.reader, timeline=timeline, limit=PAGE)
     addressed = await visit.service.ask(partial(_addressed, entries=shown))
-    keeps = visit.service.settings.keep_messages
-    return visit.render("digests.html", digests=shown, addressed=addressed, timeline=timeline, keeps=keeps)
+    return visit.render(
+        "digests.html",
+        digests=shown,
+        addressed=addressed,
+        timeline=timeline,
+        keeps=visit.service.settings.keep_messages,
+        is_routed=bool(shown) or await _is_routed(visit, timeline),
+    )
+
+
+async def _is_routed(visit: Visit, timeline: str | None) -> bool:
+    """Return True if a route delivers the timeline; without a timeline, if there is any route."""
+    workers = await visit.digests.workers()
+    if timeline is None:
+        return bool(patterns(visit, workers))
+    return delivered_by(visit, workers, timeline) is not None
 
 
 class Addressed(Struct, frozen=True):

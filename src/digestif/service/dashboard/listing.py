@@ -4,7 +4,7 @@ Orders for which the store has an index are read from it. Everything else is loo
 timelines, and the page says how many they were.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from urllib.parse import urlencode
 
@@ -87,7 +87,7 @@ async def timelines(visit: Visit) -> Response:
         is_sorted=is_sorted,
         is_by_due=_by_due(visit, query),
         sorted_by=_sorted_by(visit, query),
-        idle=await _idle(visit, query, history) if has_idle else None,
+        idle=await _idle(visit, query, deliverer, history) if has_idle else None,
         more=None if found.after is None else _more(query, found.after),
         is_first=is_first,
         is_full=len(shown) >= PAGE,
@@ -281,21 +281,29 @@ class IdleTimelines(Struct, frozen=True):
 
 def _shows_idle(query: Query) -> bool:
     """True if idle timelines may be among those that are asked for."""
-    is_asked = query.state == State.IDLE or (bool(query.search) and not query.state)
-    return is_asked and query.sort in ("", "name") and not (query.only or query.cadence or query.route)
+    is_asked = query.state == State.IDLE or (bool(query.search or query.route) and not query.state)
+    return is_asked and query.sort in ("", "name") and not (query.only or query.cadence)
 
 
-async def _idle(visit: Visit, query: Query, history: Sequence[HistoryEntry]) -> IdleTimelines:
+async def _idle(
+    visit: Visit, query: Query, deliverer: Callable[[str], str | None], history: Sequence[HistoryEntry]
+) -> IdleTimelines:
     """Look for idle timelines in the history and in dead letters."""
     page = await letters_page(visit.service, visit.reader, timeline=None, after=None, limit=LETTERS)
-    part = query.search.casefold()
     named = dict.fromkeys([entry.timeline for entry in history] + [letter.timeline for letter in page.letters])
-    wanted = [key for key in named if part in key.casefold() and key.startswith(query.prefix)]
+    wanted = await visit.service.beside(partial(_wanted_names, query, deliverer, named))
     stored = await visit.service.ask(partial(_stored, keys=wanted[:INSPECTED]))
     ended = {entry.timeline: entry for entry in reversed(history)}
     delivered = {entry.timeline: entry.ended for entry in reversed(history) if entry.outcome is Outcome.DELIVERED}
     idle = [Idle(key, delivered.get(key), ended.get(key)) for key in wanted[:INSPECTED] if key not in stored]
     return IdleTimelines(idle, is_all=len(wanted) <= INSPECTED)
+
+
+def _wanted_names(query: Query, deliverer: Callable[[str], str | None], names: Iterable[str]) -> list[str]:
+    """Return the names that a query asks for."""
+    part = query.search.casefold()
+    found = [key for key in names if part in key.casefold() and key.startswith(query.prefix)]
+    return [key for key in found if deliverer(key) == query.route] if query.route else found
 
 
 def _stored(digests: Digests, *, keys: Sequence[str]) -> set[str]:

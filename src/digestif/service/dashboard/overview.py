@@ -3,7 +3,9 @@
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
+from digestif.attempts.worker_notes import UNHANDLED_LOOKED_AT, unhandled_among
 from digestif.core.ledger import FATES, Ledger
+from digestif.service.dashboard.handled import finder
 from digestif.service.dashboard.series import RANGES, Series, rates, series, totals
 from digestif.service.dashboard.standing import ENDED, channels_of, first_route
 from digestif.service.dashboard.visits import Visit
@@ -23,6 +25,8 @@ async def overview(visit: Visit) -> Response:
     samples = await visit.digests.samples(since=visit.now - RANGES[chosen])
     curves = series(samples, now=visit.now, length=RANGES[chosen])
     ended, failures = await visit.digests.history(limit=ENDED), await visit.digests.failures()
+    workers = await visit.digests.workers()
+    due, find = await visit.digests.timelines_page(due=True, limit=UNHANDLED_LOOKED_AT), finder(visit, workers)
     return visit.render(
         "overview.html",
         ledger=ledger,
@@ -35,7 +39,9 @@ async def overview(visit: Visit) -> Response:
         outages=outages,
         failures=failures,
         channels=channels_of(visit, outages, ended, failures)[:CHANNELS],
-        workers=await visit.digests.workers(),
+        workers=workers,
+        unhandled=[key for key in unhandled_among(due.timelines, workers) if find(key) is None],
+        more_due=due.after is not None,
         ended=ended[:LATEST],
         letters=await visit.digests.dead_letters(limit=LATEST),
         chosen=chosen,

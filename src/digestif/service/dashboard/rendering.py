@@ -17,6 +17,7 @@ from digestif.service.dashboard import assets
 LONGEST_VALUE = 400  # characters of a record's value in a table
 _JOINER = "\u200d"  # holds the parts of an emoji together
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_FAILED = "DeliveryFailed: "  # before the reasons that channels give
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
@@ -37,6 +38,7 @@ def environment() -> Environment:
         percent=percent,
         prose=prose,
         rate=rate,
+        reason=reason,
         span=span,
         visible=visible,
     )
@@ -63,6 +65,11 @@ def name(text: str) -> Markup:
     """A name that may be long: the style sheet cuts it where there is no room, its title is whole."""
     shown = visible(text)
     return Markup('<bdi class="name" title="{}">{}</bdi>').format(shown, shown)
+
+
+def reason(text: str) -> str:
+    """Return why a delivery failed, without the name of the usual error: columns of reasons are narrow."""
+    return text.replace(_FAILED, "", 1)
 
 
 def iso(at: float) -> str | None:
@@ -115,9 +122,9 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def counted(number: float, noun: str) -> str:
-    """A number with its noun: 1 record, 1,234 records."""
-    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+def counted(number: float, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: 1 record, 1,234 records. A plural that adds more than an s is given."""
+    return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def rate(number: float | None) -> str:

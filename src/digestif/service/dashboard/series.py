@@ -8,7 +8,7 @@ from msgspec import Struct
 from digestif.core.samples import Sample
 
 POINTS = 180  # of a curve
-LATELY = 600  # seconds over which rates are taken
+LATELY = 600  # seconds over which rates are taken, at most
 RANGES = {"1h": 3600, "6h": 21_600, "24h": 86_400}  # seconds
 
 
@@ -27,20 +27,22 @@ class Rates(Struct, frozen=True, kw_only=True):
 
     events: float | None
     messages: float | None
+    period: int  # minutes between the samples that were compared, at least 1; 0 without samples
 
 
 class Totals(Struct, frozen=True, kw_only=True):
     """What happened in a range."""
 
     events: int
+    delivered: int  # records
     messages: int
 
     @property
     def removed(self) -> float | None:
-        """The share of events that needed no message of their own; None without messages."""
-        if not self.events or not self.messages:
+        """The share of delivered records that needed no message of their own; None if none was delivered."""
+        if not self.delivered or not self.messages:
             return None
-        return max(0.0, 1 - self.messages / self.events)
+        return max(0.0, 1 - self.messages / self.delivered)
 
 
 def series(samples: Sequence[Sample], *, now: float, length: float) -> Series:
@@ -65,7 +67,9 @@ def totals(samples: Sequence[Sample], *, since: float) -> Totals:
     """The sums since a time. A counter that was set back, by another store, counts from there."""
     within = [sample for sample in samples if sample.at >= since]
     return Totals(
-        events=_risen(within, lambda sample: sample.accepted), messages=_risen(within, lambda sample: sample.digests)
+        events=_risen(within, lambda sample: sample.accepted),
+        delivered=_risen(within, lambda sample: sample.delivered),
+        messages=_risen(within, lambda sample: sample.digests),
     )
 
 
@@ -74,9 +78,9 @@ def rates(samples: Sequence[Sample], *, now: float) -> Rates:
     within = [sample for sample in samples if sample.at >= now - LATELY]
     minutes = (within[-1].at - within[0].at) / 60 if within else 0
     if not minutes:
-        return Rates(events=None, messages=None)
-    found = totals(within, since=0)
-    return Rates(events=found.events / minutes, messages=found.messages / minutes)
+        return Rates(events=None, messages=None, period=0)
+    found, period = totals(within, since=0), max(1, round(minutes))
+    return Rates(events=found.events / minutes, messages=found.messages / minutes, period=period)
 
 
 def _risen(samples: Sequence[Sample], counter: Callable[[Sample], int]) -> int:
