@@ -18,7 +18,7 @@ TEXTS = {
     "deleted": "The timeline was deleted, with its records, dead letters and history.",
     "not-deleted": "Nothing was changed: there was nothing to delete.",
     "policy-set": "The policy is in force in every process, for pending and new records.",
-    "policy-cleared": "Removed: the policy of its route, or else the default, applies again to pending and new records.",
+    "policy-cleared": "Removed: the policy of its route, or the default, applies again to pending and new records.",
     "not-cleared": "Nothing was changed: no policy or preference was stored for this timeline.",
     "preferred": "The preference is stored. It applies to pending and new records.",
     "switched-off": "Switched off. Records deleted: {count}. New records are declined until another cadence is chosen.",
