@@ -47,6 +47,18 @@ def test_what_another_process_adds_and_delivers_shows_on_an_open_page(client: Cl
     assert digests.evaluate("window.stayed")
 
 
+def test_only_a_page_that_follows_says_whether_it_is_live(client: Client, desk: Desk, service: Service) -> None:
+    service.digests._digests.add("orders", 1, key="r")
+    pulse = desk.page.locator("#pulse")
+
+    desk.page.goto(f"{client.url}/timeline?key=orders")
+    expect(pulse).to_have_text("Live")
+    expect(pulse).to_be_visible()
+    desk.page.goto(f"{client.url}/timeline/record?key=orders&record=r")
+    desk.page.wait_for_selector("#theme:not([hidden])")  # the script has run
+    expect(pulse).to_be_hidden()
+
+
 def test_the_next_delivery_counts_down(client: Client, desk: Desk, service: Service) -> None:
     service.digests._digests.set_policy("orders", "first=1h")
     service.digests._digests.add("orders", 1)

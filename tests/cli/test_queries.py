@@ -230,7 +230,7 @@ def test_trace_says_what_may_have_become_of_a_record(run: Run, digests: Digests)
     code, out, _ = run("trace", "mail:ada", "build-9")
 
     assert (code, out.splitlines()[0]) == (1, "nothing is certain about build-9 in mail:ada:")
-    assert out.splitlines()[1].startswith("it may have been declined: the timeline was switched off")
+    assert out.splitlines()[1].startswith("it may have been deleted or declined: the timeline was switched off")
     assert run("trace", "mail:ada", "build-9", "--json").json["certain"] is False
 
 

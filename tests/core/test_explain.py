@@ -166,6 +166,19 @@ def test_a_timeline_that_is_off_says_so(digests: Digests) -> None:
     assert why.changes == ("`prefer` or `clear_policy` switches it on again",)
 
 
+def test_a_timeline_that_is_switched_off_while_it_cools_down_expects_nothing(digests: Digests) -> None:
+    let_wait(digests, MONDAY)
+    digests.prefer("t", "off", now=MONDAY + 20)
+
+    why = digests.explain("t", now=MONDAY + 30)
+
+    assert why.state == "waiting"
+    assert str(why) == (
+        "t: off: no record is accepted; nothing pending. Its policy is off, from the cadence off. "
+        "`prefer` or `clear_policy` switches it on again."
+    )
+
+
 def test_a_paused_timeline_says_what_lets_it_go_on(digests: Digests) -> None:
     let_wait(digests, MONDAY)
     digests.pause("t")

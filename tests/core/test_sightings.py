@@ -21,7 +21,7 @@ T = 1_700_000_000.0
         (Sighting(Fate.LEFT_OUT, "d"), "left out of the digest d by a `keep` hook"),
         (
             Sighting(Fate.DECLINED, certain=False, since=T),
-            "it may have been declined: the timeline was switched off, and what was pending deleted, 0 s",
+            "it may have been deleted or declined: the timeline was switched off, which deleted what was pending, 0 s",
         ),
         (
             Sighting(Fate.DROPPED, certain=False, records=1),

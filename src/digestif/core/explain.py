@@ -67,13 +67,14 @@ class Explanation:
         told = [f"{self.timeline}: {self.summary}."]
         if self.arithmetic:
             told.append(f"{_capital(self.arithmetic)}.")
-        if self.outage is not None and not (self.policy == OFF and self.state is State.IDLE):
+        is_over = self.policy == OFF and not self.facts["pending"] and "digest" not in self.facts
+        if self.outage is not None and not is_over:
             told.append(_told_of(self.outage, _zone(self.zone)))
         if self.failed is not None:
             told.append(f"{_capital(str(self.failed)).rstrip('.')}.")
         if self.given_up is not None:
             told.append(f"{_capital(self.given_up)}: `digestif dead list {shlex.quote(self.timeline)}`.")
-        if self.unhandled and self.state is not State.IDLE:
+        if self.unhandled and self.state is not State.IDLE and not is_over:
             told.append("No worker that is running has a handler for it.")
         if self.unattended:
             told.append("No worker was seen in the last minute: it waits, unless your program delivers by itself.")

@@ -1,6 +1,6 @@
 """The words of an explanation: what a timeline does now, how its due time came about, and what would change it."""
 
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 
 from digestif.core.cadences import PolicyInForce
 from digestif.core.machine import Rule, Slot, due_by_delays, is_empty, is_live
@@ -8,11 +8,9 @@ from digestif.core.outages import ChannelOutage
 from digestif.core.policy_shown import shown
 from digestif.core.records import State
 from digestif.core.spans import exact_span, span
-from digestif.core.times import Millis, instant_in
+from digestif.core.times import Millis, clock_in, instant_in, to_seconds
 from digestif.core.windows import admission
 from digestif.errors import ConfigError
-
-DAY = 86_400_000  # milliseconds
 
 
 class View:
@@ -43,10 +41,17 @@ class View:
     def _clock(self, millis: Millis) -> str:
         return instant_in(millis / 1000, self._zone)
 
+    @property
+    def _is_over(self) -> bool:
+        """True if nothing is ever due: the timeline is off, and has no record."""
+        return self._is_off and is_empty(self._slot)
+
     # The sum
 
     def arithmetic(self) -> str:
         """How the delays made the due time, and what the window made of that."""
+        if self._is_over:
+            return ""
         return self._sum() + self._wait_for_window()
 
     def _sum(self) -> str:
@@ -118,13 +123,7 @@ class View:
         return f", its window holds it back until {until}"
 
     def _short(self, millis: Millis) -> str:
-        """A time with the name of its zone, and with its date unless it comes within a day."""
-        try:
-            moment = datetime.fromtimestamp(millis / 1000, self._zone)
-        except (ValueError, OverflowError, OSError):
-            return self._clock(millis)
-        day = "" if 0 <= millis - self._now < DAY else f"{moment:%a %Y-%m-%d} "
-        return f"{day}{moment:{'%H:%M:%S' if moment.second else '%H:%M'}} {self._zone}"
+        return clock_in(to_seconds(millis), self._zone, now=to_seconds(self._now))
 
     def zone_failure(self) -> str | None:
         """Why the time zone of its window can't be told, and when a function is asked for it again."""
@@ -188,6 +187,8 @@ class View:
         if slot.state is State.IDLE:
             stored = "nothing is stored but dead letters" if self._has_letters else "nothing is stored"
             return f"idle: {stored}" + ("" if self._is_off else ", the next record starts a new round")
+        if slot.state is State.WAITING and self._is_over:
+            return "nothing pending"
         if slot.state is State.WAITING and is_empty(slot):
             cools = "cooling down until" if slot.at > self._now else "cooled down since"
             return f"{cools} {self._clock(slot.at)}, nothing pending"
@@ -229,7 +230,7 @@ class View:
             return ["`digestif move FROM TO` ends the move, `digestif move FROM --abandon` gives it up"]
         changes = ["`prefer` or `clear_policy` switches it on again"] if self._is_off else []
         changes += ["`resume` lets it go on"] if slot.paused else []
-        if slot.state is not State.WAITING or slot.paused:
+        if slot.state is not State.WAITING or slot.paused or self._is_over:
             return changes
         window = self._policy.window
         if self._outage is not None:

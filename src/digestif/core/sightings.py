@@ -93,7 +93,8 @@ def _possibility(sighting: Sighting, time: Callable[[float], str]) -> str:
     start, end = (None if at is None else time(at) for at in (since, ended))
     match fate:
         case Fate.DECLINED:
-            return f"it may have been declined: the timeline was switched off, and what was pending deleted, {start}"
+            off = "the timeline was switched off, which deleted what was pending"
+            return f"it may have been deleted or declined: {off}, {start}"
         case Fate.DROPPED:
             where = "since the last digest" if digest_id is None else f"up to the digest {digest_id}, {end}"
             return f"it may have been dropped: {many} did not fit, the oldest by timestamp, {where}"

@@ -8,6 +8,7 @@ Millis: TypeAlias = int
 Duration: TypeAlias = float | timedelta  # as callers give it: seconds, or a timedelta
 Instant: TypeAlias = float | datetime  # as callers give it: seconds since the epoch, or an aware datetime
 
+DAY = 86_400  # seconds
 LONGEST = 1e10  # seconds, about 317 years: durations
 FARTHEST = 1e12  # seconds from the epoch, either way: times
 CLOCK_MARGIN: Millis = 600_000  # by which clocks may differ: what is off by less than this rights itself
@@ -51,6 +52,16 @@ def instant_in(seconds: float, zone: tzinfo) -> str:
         return datetime.fromtimestamp(seconds, zone).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):  # the clock of a test may give any time
         return f"{seconds:.3f}"
+
+
+def clock_in(seconds: float, zone: tzinfo, *, now: float) -> str:
+    """A time for people with the name of its zone, and with its date unless it comes within a day of `now`."""
+    try:
+        moment = datetime.fromtimestamp(seconds, zone)
+    except (ValueError, OverflowError, OSError):
+        return instant_in(seconds, zone)
+    day = "" if 0 <= seconds - now < DAY else f"{moment:%a %Y-%m-%d} "
+    return f"{day}{moment:{'%H:%M:%S' if moment.second else '%H:%M'}} {zone}"
 
 
 def in_seconds(duration: Any) -> Any:

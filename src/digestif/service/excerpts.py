@@ -175,6 +175,11 @@ class LargePreview(Exception):
     """There is more to preview than may be decoded."""
 
 
+def has_route(digests: Digests, timeline: str) -> bool:
+    """True if this service has a route for a timeline."""
+    return digests._routes is not None and digests._routes.find(timeline) is not None
+
+
 def prepare_preview(digests: Digests, timeline: str) -> Callable[[], Message] | None:
     """Read what a preview needs; the answer renders it, and takes longer. None if there is nothing to render.
 

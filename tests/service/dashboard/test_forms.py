@@ -115,6 +115,72 @@ def test_pausing_flushing_and_resuming_say_what_happened(visitor: Visitor, diges
     ]
 
 
+def test_flushing_a_paused_timeline_says_that_it_is_delivered_when_it_is_resumed(
+    visitor: Visitor, digests: Digests
+) -> None:
+    digests.set_policy("a", "first=1h")
+    digests.add("a", 1)
+    digests.pause("a")
+    visitor.page("/timeline?key=a")
+
+    visitor.post("/timeline/flush", {"key": "a"})
+
+    said = visitor.page("/timeline?key=a")
+    assert "Flushed: it is delivered when you resume it." in said
+    assert "as soon as a worker is free" not in said
+
+
+def test_flushing_a_timeline_that_cools_down_without_records_promises_no_message(
+    visitor: Visitor, digests: Digests
+) -> None:
+    digests.add("a", 1)
+    with digests.digest("a"):
+        pass
+    visitor.page("/timeline?key=a")
+
+    visitor.post("/timeline/flush", {"key": "a"})
+
+    said = visitor.page("/timeline?key=a")
+    assert "nothing was pending, so no message is sent" in said
+    assert "as soon as a worker is free" not in said
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/timeline/policy", {"policy": "minimum=7m,maximum=9m"}),
+        ("/timeline/clear-policy", {}),
+        ("/timeline/preference", {"cadence": "daily", "zone": "Europe/Berlin"}),
+    ],
+)
+def test_without_a_pending_record_no_message_claims_that_records_were_rescheduled(
+    visitor: Visitor, digests: Digests, path: str, fields: dict[str, str]
+) -> None:
+    digests.set_policy("a", "minimum=1m,maximum=2m")
+    visitor.page("/timeline?key=a")
+
+    visitor.post(path, {"key": "a", **fields})
+
+    [said] = re.findall(r'<p class="message good".*?<span>(.*?)</span>', visitor.page("/timeline?key=a"), re.DOTALL)
+    assert "pending and new records" in said
+    assert "rescheduled" not in said
+
+
+def test_a_test_record_that_has_gone_out_already_is_not_said_to_go_out_later(
+    visitor: Visitor, digests: Digests
+) -> None:
+    visitor.page("/timeline?key=a")
+
+    visitor.post("/timeline/test", {"key": "a"})
+    with digests.digest("a"):
+        pass
+
+    said = visitor.page("/timeline?key=a")
+    assert "A test record was added." in said
+    assert "it may have been delivered already" in said
+    assert "goes out with the next digest" not in said
+
+
 def test_a_test_record_is_added_and_named_as_one(visitor: Visitor, digests: Digests, service: Service) -> None:
     visitor.page("/timeline?key=any")
 
@@ -218,6 +284,24 @@ def test_policies_and_preferences_are_set_and_cleared(visitor: Visitor, digests:
         ("clear policy", "a", None),
         ("set policy", "a", "minimum=7m,maximum=9m"),
     ]
+
+
+def test_both_forms_say_that_a_timeline_keeps_one_of_policy_and_preference_and_what_is_replaced(
+    visitor: Visitor, digests: Digests
+) -> None:
+    one_of_two = "A timeline keeps a policy of its own or a preference, not both."
+    neither = visitor.page("/timeline?key=a")
+    digests.set_policy("a", "minimum=7m,maximum=9m")
+    with_policy = visitor.page("/timeline?key=a")
+    digests.prefer("a", "daily")
+    with_preference = visitor.page("/timeline?key=a")
+
+    assert [page.count(one_of_two) for page in (neither, with_policy, with_preference)] == [2, 2, 2]
+    assert "Setting a" not in neither
+    assert "Setting a preference replaces the policy <code>minimum=7m,maximum=9m</code>." in with_policy
+    assert "Setting a policy replaces" not in with_policy
+    assert "Setting a policy replaces the preference <b>daily</b>." in with_preference
+    assert "Setting a preference replaces" not in with_preference
 
 
 def test_switching_off_asks_first_and_says_how_many_records_it_deleted(

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ import pytest
 
 from digestif import Cadences, Digests
 from digestif.core.secret import Secret
+from digestif.core.verdicts import Discard
 from digestif.errors import Overloaded, StoreError, StoreUnavailable
 from digestif.service.engine import open_engine
 from digestif.service.service import Service
@@ -37,6 +39,13 @@ def test_a_page_of_an_empty_store_is_complete_and_nothing_may_be_loaded_into_it(
     assert "unsafe" not in reply.headers["content-security-policy"]
     assert reply.headers["cache-control"] == "no-store"
     assert not re.search(rb"<script[^>]*>[^<]|<style|\sstyle=|\son[a-z]+=|javascript:", reply.body)
+
+
+@pytest.mark.parametrize("path", ["/timeline?key=a", "/timeline/record?key=a&record=r", "/timelines?search=a"])
+def test_no_page_says_that_it_is_not_live_before_its_script_knows_that_it_follows(visitor: Visitor, path: str) -> None:
+    [pulse] = re.findall(r'<p[^>]* id="pulse"[^>]*>', visitor.page(path))
+
+    assert pulse.endswith(" hidden>")
 
 
 def test_empty_pages_have_a_line_to_paste_with_the_real_address(visitor: Visitor, client: Client) -> None:
@@ -96,6 +105,33 @@ def test_a_timeline_says_what_is_pending_why_it_is_due_and_what_its_policy_is(
     assert "minimum=5m,maximum=30m" in page
     assert "Remove this policy" in page
     assert 'class="arrival pending"' in page
+
+
+def explanation_of(visitor: Visitor, timeline: str) -> str:
+    page = visitor.page(f"/timeline?key={timeline}")
+    return page[page.index('id="why"') : page.index('id="preview"')]
+
+
+@pytest.mark.parametrize(
+    "policy", ["daily@09:00 Europe/Berlin", "weekly@mon 09:00 Europe/Berlin", "hours@{later}:00-{later}:30 UTC"]
+)
+def test_the_time_of_a_window_is_marked_up_like_every_other_time_and_its_policy_is_not(
+    visitor: Visitor, service: Service, policy: str
+) -> None:
+    digests, now = digests_of(service), datetime.now(UTC)
+    policy = policy.format(later=f"{(now.hour + 6) % 24:02}")
+    digests.set_policy("a", policy)
+    digests.add("a", 1)
+    due = digests.timeline("a").due
+    assert due is not None
+
+    shown = explanation_of(visitor, "a")
+    bare = re.sub("<time.*?</time>", "", shown)
+
+    instant = datetime.fromtimestamp(due, UTC)
+    assert f'<time datetime="{instant:%Y-%m-%dT%H:%M:%S}' in shown
+    assert policy in bare
+    assert not re.search(r"(until|next time of \S+ is) \S*\d\d:\d\d", bare)
 
 
 def test_each_cadence_has_its_own_plain_description() -> None:
@@ -247,6 +283,53 @@ def test_subject_and_recipient_of_the_next_message_stand_above_its_preview(visit
     assert f">{message.recipient}</bdi>" in above
     assert f">{message.subject}</bdi>" in above
     assert "<b>News" not in raw
+
+
+def preview_of(visitor: Visitor, timeline: str) -> tuple[str, str]:
+    """What the page of a timeline shows as its preview, and what its frame shows."""
+    page = visitor.page(f"/timeline?key={timeline}")
+    preview = page[page.index('id="preview"') : page.index('id="policy"')]
+    return preview, visitor.page(f"/timeline/preview?key={timeline}")
+
+
+def test_a_timeline_that_was_emptied_while_its_page_was_read_has_nothing_to_preview(
+    visitor: Visitor, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = digests_of(service)
+    digests.route("*", channel="terminal://")
+    digests.add("a", 1)
+    read, arrived = digests.store.history, [True]
+
+    def read_after_a_delivery(*given: Any, **options: Any) -> Any:
+        if arrived and arrived.pop():
+            with digests.digest("a"):
+                pass
+        return read(*given, **options)
+
+    monkeypatch.setattr(digests.store, "history", read_after_a_delivery)
+    shown, framed = preview_of(visitor, "a")
+
+    assert "A preview needs at least one pending record." in shown
+    assert "route" not in shown
+    assert "A preview needs at least one pending record." in framed
+
+
+def test_a_preview_says_whether_a_route_is_missing_or_would_send_nothing(visitor: Visitor, service: Service) -> None:
+    digests = digests_of(service)
+
+    def leave_out(timeline: str) -> str:
+        raise Discard(f"{timeline} has no reader")
+
+    digests.route("silent", channel="terminal://", to=leave_out)
+    for timeline in ("silent", "unrouted"):
+        digests.add(timeline, 1)
+
+    for shown in preview_of(visitor, "silent"):
+        assert "the route of this timeline would send nothing" in shown
+        assert "no route" not in shown
+    for shown in preview_of(visitor, "unrouted"):
+        assert "this service has no route for this timeline" in shown
+        assert "would send nothing" not in shown
 
 
 @pytest.mark.parametrize("to", [lambda _: "", {}.__getitem__], ids=["wrong", "failing"])
@@ -422,3 +505,50 @@ def test_paths_of_the_api_that_lead_nowhere_are_answered_with_problems(client: C
     reply = client.get("/v1/nowhere")
 
     assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")
+
+
+def test_the_page_of_a_timeline_that_is_off_promises_nothing_and_offers_no_delivery(
+    visitor: Visitor, service: Service
+) -> None:
+    digests = digests_of(service)
+    digests.add("a", 1)
+    with digests.digest("a"):
+        pass
+    buttons = ('action="/timeline/flush"', 'action="/timeline/test"')
+    before = visitor.page("/timeline?key=a")
+    digests.prefer("a", "off")
+
+    page = visitor.page("/timeline?key=a")
+
+    assert digests.timeline("a").state == "waiting"
+    assert '<span class="state waiting">waiting</span> <span class="state idle">off</span>' in page
+    assert '<dt>Next delivery</dt><dd><span class="none">none: switched off</span></dd>' in page
+    assert "<code>prefer</code> or <code>clear_policy</code> switches it on again." in page
+    assert "cool-down" not in page
+    assert "<code>flush</code>" not in page
+    for button in buttons:
+        assert button in before
+        assert button not in page
+
+
+def test_a_timeline_that_is_off_and_was_never_used_is_not_said_to_begin_with_a_record(
+    visitor: Visitor, service: Service
+) -> None:
+    digests_of(service).prefer("a", "off")
+
+    page = visitor.page("/timeline?key=a")
+
+    assert "It is switched off, so it accepts no record." in page
+    assert "It begins with its first record" not in page
+
+
+def test_a_digest_that_is_delivered_while_its_timeline_is_off_is_shown(visitor: Visitor, service: Service) -> None:
+    digests = digests_of(service)
+    digests.add("a", 1)
+
+    with digests.digest("a"):
+        digests.prefer("a", "off")
+        page = visitor.page("/timeline?key=a")
+
+    assert "being delivered" in page
+    assert "none: switched off" not in page

@@ -155,6 +155,50 @@ def test_a_record_that_was_never_seen_is_said_so(visitor: Visitor) -> None:
     assert visitor.get("/timeline/record?key=a").status == 422
 
 
+@pytest.fixture
+def has_dropped(digests: Digests) -> None:
+    """Let the timeline `a` deliver the record `known` and drop a record whose key is not kept."""
+    digests.set_policy("a", "minimum=1h,maximum=2h,capacity=1")
+    digests.add("a", 1, key="known")
+    with digests.digest("a"):
+        pass
+    digests.add("a", 2, key="dropped")
+    digests.add("a", 3, key="pending")
+
+
+@pytest.mark.usefixtures("has_dropped")
+def test_an_unknown_key_is_said_to_be_unknown_before_what_may_have_happened(visitor: Visitor) -> None:
+    page = visitor.page(place("a", "typo"))
+
+    assert page.index("No record of this key is known here.") < page.index("perhaps dropped")
+    assert "Its value" not in page
+
+
+@pytest.mark.usefixtures("has_dropped")
+def test_a_record_whose_end_is_known_is_not_said_to_have_ended_otherwise_perhaps(
+    visitor: Visitor, digests: Digests
+) -> None:
+    page = visitor.page(place("a", "known"))
+
+    assert [sighting.certain for sighting in digests.trace("a", "known")] == [True, False]
+    assert "Delivered with the digest" in page
+    assert "Its value is no longer stored" in page
+    assert "perhaps" not in page
+    assert "No record of this key" not in page
+
+
+def test_a_record_that_switching_off_may_have_deleted_is_said_so(visitor: Visitor, digests: Digests) -> None:
+    digests.set_policy("a", "first=1h")
+    digests.add("a", 1, key="r")
+    digests.prefer("a", "off")
+
+    page = visitor.page(place("a", "r"))
+
+    assert "No record of this key is known here." in page
+    assert ">perhaps deleted or declined<" in page
+    assert "It may have been deleted or declined" in page
+
+
 def test_a_record_of_a_timeline_that_a_token_does_not_reach_is_refused() -> None:
     text, token = token_of("team", Scope.READ, prefix="team:")
     with serving(settings=settings_with(token)) as (client, service):

@@ -167,8 +167,10 @@ def test_a_timeline_that_no_route_delivers_says_so_until_one_does(visitor: Visit
     routed = visitor.page("/timeline?key=push%3Aada")
 
     assert "No route delivers this timeline" in before
+    assert '<dt>Next delivery</dt><dd><span class="none">none: no route</span></dd>' in before
     assert 'pattern = "mail:*"' in before
     assert "No route delivers" not in elsewhere
+    assert "none: no route" not in elsewhere
     assert "No route delivers" in other
     assert "No route delivers" not in routed
 

@@ -24,7 +24,12 @@ Deed = Callable[[Visit, str], Coroutine[Any, Any, str]]  # returns the name of t
 
 
 async def _flush(visit: Visit, key: str) -> str:
-    return "flushed" if await visit.digests.flush(key) else "not-flushed"
+    before = await visit.digests.timeline(key)
+    if not await visit.digests.flush(key):
+        return "not-flushed"
+    if not before.pending + before.in_digest:
+        return "flushed-empty"
+    return "flushed-paused" if before.paused else "flushed"
 
 
 async def _pause(visit: Visit, key: str) -> str:

@@ -1,6 +1,7 @@
 """The page of one timeline."""
 
 import re
+from datetime import UTC
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,10 @@ from msgspec import Struct
 from starlette.responses import HTMLResponse, Response
 
 from digestif.channels.base import Message
+from digestif.core.explain import Explanation
 from digestif.core.records import Outcome, State, Timeline, check_timeline
+from digestif.core.times import clock_in, instant_in
+from digestif.core.windows.zones import zone_of
 from digestif.errors import ConfigError
 from digestif.service import excerpts
 from digestif.service.dashboard.choices import PARTS, described_cadences, draft_of
@@ -21,6 +25,9 @@ from digestif.service.security import reach
 
 RECORDS = 100  # pending records that a page shows
 PREVIEWED = 400  # records that a preview may read
+NOTHING_PENDING = "A preview needs at least one pending record."
+NO_ROUTE = "There is no preview: this service has no route for this timeline."
+NOT_SENT = "There is no preview: the route of this timeline would send nothing."
 HISTORY = 40
 LETTERS = 20
 MESSAGE_HEADERS = {  # of a message inside a page: nothing but its own styles and pictures that it carries itself
@@ -57,7 +64,7 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
     return {
         "timeline": found,
         "explanation": explanation,
-        "sentences": [sentence.removeprefix(f"{key}: ") for sentence in explanation.sentences()],
+        "sentences": _sentences(explanation, now=visit.now),
         "records": records,
         "carried": carried,
         "history": history,
@@ -72,8 +79,20 @@ async def _facts(visit: Visit, key: str) -> dict[str, Any]:
         "life": await visit.service.beside(partial(life, records, history, explanation, now=visit.now)),
         "is_delivered": found.off or deliverer is not None,
         "likely_pattern": _likely_pattern(key),
+        "nothing_pending": NOTHING_PENDING,
         "preview": await _envelope(visit, key) if 0 < carried <= PREVIEWED else None,
     }
+
+
+def _sentences(explanation: Explanation, *, now: float) -> list[str]:
+    """The explanation with whole instants in place of times by the clock: pages show them in the reader's zone."""
+    zone = UTC if explanation.zone is None else zone_of(explanation.zone)
+    sentences = [sentence.removeprefix(f"{explanation.timeline}: ") for sentence in explanation.sentences()]
+    for at in filter(None, (explanation.aligned, explanation.next)):
+        for lead in ("until", "is"):
+            short, whole = (f" {lead} {text}" for text in (clock_in(at, zone, now=now), instant_in(at, zone)))
+            sentences = [sentence.replace(short, whole) for sentence in sentences]
+    return sentences
 
 
 def _likely_pattern(key: str) -> str:
@@ -83,7 +102,7 @@ def _likely_pattern(key: str) -> str:
 
 
 class Envelope(Struct, frozen=True):
-    """What stands above the preview of a message. Without a problem or a message there is nothing to preview."""
+    """What stands above the preview of a message, or why there is no preview."""
 
     message: Message | None = None
     problem: str | None = None
@@ -94,7 +113,8 @@ async def _envelope(visit: Visit, key: str) -> Envelope | None:
     if "HX-Request" in visit.request.headers:
         return None
     try:
-        return Envelope(message=await _next_message(visit, key))
+        message = await _next_message(visit, key)
+        return Envelope(message=message, problem=None if message else await _why_nothing(visit, key))
     except LargePreview:
         return Envelope(problem="The values of its records are too large for a preview.")
     except ConfigError as error:
@@ -108,23 +128,33 @@ async def preview(visit: Visit) -> Response:
     if found.pending + found.in_digest > PREVIEWED:
         raise Refused(413, "Too many records for a preview", f"A preview reads at most {PREVIEWED}.")
     try:
-        return framed(visit, await _next_message(visit, key))
+        message = await _next_message(visit, key)
+        return framed(visit, message, nothing="" if message else await _why_nothing(visit, key))
     except LargePreview:
         raise Refused(413, "Too much for a preview", "The values of its records are too large.") from None
 
 
 async def _next_message(visit: Visit, key: str) -> Message | None:
-    """Render what would be sent now; None without route or records. Raises LargePreview and ConfigError."""
+    """Render what would be sent now; None as `_why_nothing` says. Raises LargePreview and ConfigError."""
     render = await visit.service.part(Excerpts).read(partial(excerpts.prepare_preview, timeline=key))
     return None if render is None else await visit.service.beside(render)
 
 
-def framed(visit: Visit, message: Any | None) -> Response:
-    """A message as the document of a frame: its HTML, else its text."""
+async def _why_nothing(visit: Visit, key: str) -> str:
+    """Say why nothing would be sent now. A delivery may have emptied the timeline after the page began to read."""
+    found = await visit.digests.timeline(key)
+    if found.pending + found.in_digest == 0:
+        return NOTHING_PENDING
+    has_route = await visit.service.part(Excerpts).read(partial(excerpts.has_route, timeline=key))
+    return NOT_SENT if has_route else NO_ROUTE
+
+
+def framed(visit: Visit, message: Any | None, *, nothing: str = "") -> Response:
+    """A message as the document of a frame: its HTML, else its text; without a message, `nothing` says why."""
     if message is not None and message.html:
         return HTMLResponse(message.html, headers=MESSAGE_HEADERS)
     text = None if message is None else message.text
-    return Page(visit.service, partial(rendered, "framed.html", text=text), headers=MESSAGE_HEADERS)
+    return Page(visit.service, partial(rendered, "framed.html", text=text, nothing=nothing), headers=MESSAGE_HEADERS)
 
 
 async def confirm_delete(visit: Visit) -> Response:

@@ -275,7 +275,8 @@
     selectable(document);
     document.addEventListener("htmx:beforeSwap", keep);
     document.addEventListener("htmx:afterSwap", () => { restore(); localise(document); copyable(document); selectable(document); tick(); });
-    if (!document.getElementById("live")) return;
+    if (!document.getElementById("live")) return; // nothing on this page is refreshed
+    document.getElementById("pulse").hidden = false;
     document.addEventListener("visibilitychange", refresh);
     listen();
   };
