@@ -26,6 +26,9 @@ class _Refusals:
 
         __iter__ = __next__ = __len__ = __getitem__ = __await__ = __aiter__ = _refuse
 
+        def __bool__(self) -> bool:  # without this, `if block` asks for its length
+            return True
+
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):  # Python itself asks for these
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

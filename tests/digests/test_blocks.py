@@ -28,7 +28,7 @@ async def entered_asynchronously(block: Any) -> None:
         pass
 
 
-@pytest.mark.parametrize("use", [list, len, bool, next, lambda block: block[0]])
+@pytest.mark.parametrize("use", [list, len, next, lambda block: block[0]])
 def test_a_digest_without_a_block_says_to_use_with(use: Callable[[Any], object]) -> None:
     digests, async_digests = Digests("memory://"), AsyncDigests("memory://")
 
@@ -36,6 +36,11 @@ def test_a_digest_without_a_block_says_to_use_with(use: Callable[[Any], object])
         use(digests.digest("t"))
     with pytest.raises(TypeError, match=r'in a block: async with digests\.digest\("mail:ada"\) as digest: …$'):
         use(async_digests.digest("t"))
+
+
+def test_a_digest_that_is_held_without_a_block_is_true() -> None:
+    assert Digests("memory://").digest("t")
+    assert AsyncDigests("memory://").digest("t")
 
 
 def test_an_attribute_of_a_digest_without_a_block_says_to_use_with() -> None:
