@@ -560,9 +560,9 @@ class Model:
         return {key: line.expiry for key, line in self.lines.items() if line.has_lapsed(now) and not line.paused}
 
     def largest_group(self, key: str) -> float:
-        """How many suspects may be tried together with this one, itself included."""
-        digest = self.lines[key].digest
-        return inf if digest is None or digest.largest is None else digest.largest
+        """Return how many suspects may be tried together with this one, itself included."""
+        largest = _largest_group(self.lines[key])
+        return inf if largest is None else largest
 
     def claim(self, key: str, now: int, lease: int, *, group: int = 0) -> Leased | None:
         """Lease a claimable timeline or a suspect; None if there was nothing in it and it is idle now."""
@@ -594,11 +594,8 @@ class Model:
         line.token = None
         if line.digest is not None:
             line.digest.lapses += 1
-            if line.group == 1:
-                line.digest.lapses_alone += 1
-                line.digest.largest = 1
-            elif line.group > 1:
-                line.digest.largest = line.group // 2
+            line.digest.lapses_alone += line.group == 1
+            line.digest.largest = _largest_group(line)
             line.digest.frozen = True
             line.forget_if_empty()
 
@@ -987,3 +984,10 @@ def merged(older: Iterable[Item], newer: Iterable[Item]) -> list[Item]:
     """One version of each record, the one that arrived later."""
     by_arrival = sorted([*older, *newer], key=lambda item: item.order)
     return list({item.record.key: item for item in by_arrival}.values())
+
+
+def _largest_group(lapsed: Line) -> int | None:
+    """Return the largest group for a digest whose lease ran out, whether or not the lapse is counted yet; None: any."""
+    if lapsed.group > 0:
+        return max(1, lapsed.group // 2)
+    return None if lapsed.digest is None else lapsed.digest.largest
