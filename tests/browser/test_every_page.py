@@ -236,6 +236,7 @@ def test_a_list_is_filtered_by_keyboard_and_without_javascript(chromium: Browser
 
 def test_times_are_shown_in_the_zone_of_the_reader(chromium: Browser, service: Service, client: Client) -> None:
     digests = service.digests._digests
+    service.digests.route("a", channel="terminal://")  # what no route delivers has no time
     digests.set_policy("a", "minimum=1h,maximum=2h")
     digests.add("a", 1)
     titles = {}
@@ -253,6 +254,7 @@ def test_times_are_shown_in_the_zone_that_the_reader_chooses(
     chromium: Browser, service: Service, client: Client
 ) -> None:
     digests = service.digests._digests
+    service.digests.route("a", channel="terminal://")  # what no route delivers has no time
     digests.set_policy("a", "minimum=1h,maximum=2h")
     digests.add("a", 1)
     desk = Desk(chromium)
