@@ -39,8 +39,8 @@ def test_a_digest_without_a_block_says_to_use_with(use: Callable[[Any], object])
 
 
 def test_a_digest_that_is_held_without_a_block_is_true() -> None:
-    assert Digests("memory://").digest("t")
-    assert AsyncDigests("memory://").digest("t")
+    assert bool(Digests("memory://").digest("t"))
+    assert bool(AsyncDigests("memory://").digest("t"))
 
 
 def test_an_attribute_of_a_digest_without_a_block_says_to_use_with() -> None:
