@@ -245,7 +245,9 @@ def test_few_bytes_wait_for_their_turn_however_many_are_sent(part: str) -> None:
 # memory
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/v1/timelines", "/docs", "/", "/timelines", "/timeline?key=a", "/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/v1/timelines", "/docs", "/", "/timelines", "/timeline?key=a", "/nowhere"]
+)
 def test_a_request_and_its_connection_are_not_left_to_the_garbage_collector(client: Client, path: str) -> None:
     """Heads of 32 KiB would stay in memory until it runs."""
 
