@@ -15,7 +15,7 @@ FORMATS = ["text", "html", "markdown", "slack"]
 
 
 def texts(*posts: str, order: Any = "oldest", **grouping: Any) -> list[str]:
-    """A message in all formats; each name says something about a post, the last one most lately."""
+    """Render a message in all formats. Each name says something about a post; the last name is the newest."""
     values = [
         {"post": posts[place % len(posts)], "author": name, "text": f"says {name}"} for place, name in enumerate(NAMES)
     ]

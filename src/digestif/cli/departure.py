@@ -18,7 +18,7 @@ def departure(digests: "Digests", names: Sequence[str]) -> str:
 
 
 def flushed(digests: "Digests", names: Sequence[str]) -> str:
-    """What becomes of timelines that were flushed: part of a sentence. One without records has nothing to deliver."""
+    """Say what flushing did, as part of a sentence. A timeline without records has nothing to deliver."""
     full = [name for name in names if _has_records(digests, name)]
     empty = len(names) - len(full)
     if not full:
@@ -28,7 +28,7 @@ def flushed(digests: "Digests", names: Sequence[str]) -> str:
 
 
 def unflushed(digests: "Digests", name: str) -> str:
-    """Why there was nothing to flush."""
+    """Say why there was nothing to flush."""
     found = digests.timeline(name)
     if found.state == "ready" and _has_records(digests, name):
         return f"is ready already: {departure(digests, [name])}"

@@ -167,13 +167,13 @@ def _worker(worker: "LiveWorker", *, now: float) -> str:
 
 
 def policies_that_differ(conflicts: "Sequence[PolicyConflict]") -> list[tuple[str, str]]:
-    """A line for each pattern for which live workers have different policies."""
+    """Return a line for each pattern for which live workers have different policies."""
     differ = click.style("differ", fg="yellow") + " between workers for "
     return [("policies", f"{differ}{printable(str(conflict))}") for conflict in conflicts]
 
 
 def without_handler(names: "Sequence[str]", *, at_least: bool) -> list[tuple[str, str]]:
-    """A line for timelines with records that no live worker delivers."""
+    """Return a line about timelines with records that no live worker delivers."""
     if not names:
         return []
     have = "has" if len(names) == 1 else "have"

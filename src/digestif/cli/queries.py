@@ -85,7 +85,7 @@ def unhandled_note(names: "Sequence[str]") -> Iterator[str]:
 
 
 def named(names: "Sequence[str]") -> str:
-    """The first names, and how many more there are."""
+    """List the first names, and say how many more there are."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(map(printable, names[:3])) + more
 
@@ -161,7 +161,7 @@ def show(session: Session, timeline: str) -> int:
 
 
 def _idle(why: "Explanation") -> str:
-    """What to say of a timeline of which at most dead letters are stored."""
+    """Describe a timeline of which nothing is stored, or only dead letters."""
     if why.given_up is None:
         return f"{printable(why.timeline)} is idle: nothing is stored"
     return wrapped(printable(f"{why.timeline} is idle: nothing is stored but dead letters; {_given_up(why)}"))

@@ -23,7 +23,7 @@ def hidden_fields(summary: Summary, details: Details, times: Times) -> dict[str,
 
 
 def _listed(summary: Summary, details: Details, times: Times) -> "Iterator[tuple[Sequence[Record], Beside | None]]":
-    """The records that are listed, by subject, with what is shown beside each other; with nothing for one alone."""
+    """Yield the listed records of each subject, with what is shown of them; None for a record that stands alone."""
     page = context(summary, times=times, details=details)
     single = page["single"]
     if single is not None:
@@ -49,7 +49,7 @@ def _beside(line: Mapping[str, Any], *above: str) -> Beside:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """A text, and its beginnings and ends where a colon joins them."""
+    """Return a text, and each part of it that begins or ends at a colon."""
     line = " ".join(text[:ITEM_LENGTH].replace(LINE_BREAK, " ").split()).strip(": ")
     steps = line.split(": ")
     for place in range(len(steps)):

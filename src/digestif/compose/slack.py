@@ -129,7 +129,7 @@ def _details(shown: dict[str, Any], *, indent: str = "") -> Iterator[str]:
 
 
 def _signed(parts: tuple[str, str, str]) -> str:
-    """A text with the name of its author bold."""
+    """Write a text with the name of its author in bold."""
     before, author, after = parts
     return f"{_part(before)}*{_part(author)}*{_part(after)}" if author else _part(before + after)
 

@@ -268,5 +268,5 @@ class View:
 
 
 def _plus(step: Millis, delay: str) -> str:
-    """A step of the sum, up to its result. One of 0 s is left out."""
+    """Write a step of the sum, up to its result. A step of 0 s is left out."""
     return f" + {exact_span(step)} of {delay} = " if step else ": "

@@ -33,12 +33,12 @@ def when(at: float, *, now: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """A time in the past, this long ago: just now, 3 s ago."""
+    """Say how long ago something happened: just now, 3 s ago."""
     return "just now" if seconds < 0.5 else f"{span(seconds)} ago"
 
 
 def due(at: float, *, now: float) -> str:
-    """A time at which something is to be done, seen from now: in 4 min 10 s, now, now, 3 s late."""
+    """Say when something is due, as seen from now: "in 4 min 10 s", "now", or "now, 3 s late"."""
     if at - now >= 0.5:
         return f"in {span(at - now)}"
     return "now" if now - at < 1 else f"now, {span(now - at)} late"

@@ -92,7 +92,7 @@ def _noted_policy(text: str) -> str:
 
 
 def policy_conflicts(workers: Sequence[LiveWorker]) -> list[PolicyConflict]:
-    """The patterns for which live workers have different policies, by name.
+    """Return the patterns for which live workers have different policies, by name.
 
     A worker that was seen last before another one started does not count: it may have died, and been replaced.
     """

@@ -153,7 +153,7 @@ class Route:
         )
 
     def grouping(self) -> Grouping:
-        """How records are grouped. A function for `weight` is called by the handler: it may be a coroutine."""
+        """Return how records are grouped. The handler calls a function for `weight`, which may be a coroutine."""
         weight = self.weight if isinstance(self.weight, Mapping) else None
         return Grouping(group_by=self.group_by, distinct=self.distinct, top=self.top, items=self.items, weight=weight)
 
@@ -236,7 +236,7 @@ class Route:
         return None if self.title is None else filled(self.title, timeline=timeline, recipient=recipient)
 
     def gathering(self, policy: Policy) -> Policy | None:
-        """The policy by which messages come; None if `notify` sends each record by itself."""
+        """Return the policy by which messages come; None if `notify` sends each record by itself."""
         return policy if self.digest else None
 
     def reason_for(self, timeline: str, recipient: str, words: Words) -> str:
