@@ -10,6 +10,7 @@ from time import perf_counter
 from bench._measure import Figures
 from bench._workload import BATCH, CACHE, CALLERS, PAYLOAD, VALUE, Source, opened
 from digestif import AsyncDigests
+from digestif.stores.shield import Shield
 
 TIMELINES = 100
 
@@ -62,7 +63,7 @@ class OneCaller:
         self._seconds = seconds
         self._batch = batch
         self._source = Source(TIMELINES)
-        self._digests = opened(Path(folder) / f"caller-{batch}.db")
+        self._digests = opened(Path(folder) / f"{type(self).__name__}-{batch}.db")
         self.close = self._digests.close
 
     def rate(self) -> Figures:
@@ -73,6 +74,17 @@ class OneCaller:
 
     def _add_many(self) -> None:
         self._digests.add_many(self._source.batch(self._batch))
+
+
+class Helped(OneCaller):
+    """One thread whose adds run in a helper thread, where no signal handler interrupts them."""
+
+    def __init__(self, folder: str, seconds: float) -> None:
+        super().__init__(folder, seconds, 1)
+        self._shield = Shield("helper")
+
+    def _add(self) -> None:
+        self._shield.run(super()._add)
 
 
 class Threads:
@@ -149,6 +161,7 @@ SUBJECTS: dict[str, tuple[Callable[..., object], list[int]]] = {
     "bare upserts": (Bare, [1]),
     f"bare upserts by {BATCH}": (Bare, [BATCH]),
     "add": (OneCaller, [1]),
+    "add in a helper thread": (Helped, []),
     f"add_many of {BATCH}": (OneCaller, [BATCH]),
     f"add in {CALLERS} threads": (Threads, []),
     f"add in {CALLERS} tasks": (Tasks, []),

@@ -6,9 +6,9 @@ from bench._measure import Stopwatch
 from bench._redis_adds import LongKeys
 from bench._workload import timeline_key
 from digestif import Digests, Policy
-from digestif.attempts import Handlers
 from digestif.attempts.admission import Admissions
-from digestif.attempts.claims import Claimed, Claims
+from digestif.attempts.claims import ClaimedLeases, Claims
+from digestif.attempts.handlers import Handlers
 from digestif.attempts.outages import Outages
 from digestif.clock import wall_clock
 from digestif.core.times import Millis
@@ -55,7 +55,7 @@ class Deliveries:
         return watch.seconds
 
 
-def claims(digests: Digests, *, now: Callable[[], Millis | None] = lambda: None) -> Iterator[Claimed]:
+def claims(digests: Digests, *, now: Callable[[], Millis | None] = lambda: None) -> Iterator[ClaimedLeases]:
     """Yield pages of leases, until nothing is due."""
     outages = Outages(digests.store, handlers=Handlers(), events=digests.events)
     admissions = Admissions(Policies(Policy()), outages)
@@ -77,7 +77,7 @@ class Contents:
         known += [record.key for record in page.records[: HISTORY_KEYS - len(known)]]
 
 
-def deliver(store: Store, claimed: Claimed, *, now: Millis | None = None) -> int:
+def deliver(store: Store, claimed: ClaimedLeases, *, now: Millis | None = None) -> int:
     """Read open digests page by page, complete them together, and return the number of their records."""
     contents = read(store, claimed, now=now)
     completions = [Completion(each, COOL_DOWN, keys=contents.keys[each.digest_id]) for each in claimed.leases]
@@ -86,7 +86,7 @@ def deliver(store: Store, claimed: Claimed, *, now: Millis | None = None) -> int
     return contents.records
 
 
-def read(store: Store, claimed: Claimed, *, now: Millis | None = None) -> Contents:
+def read(store: Store, claimed: ClaimedLeases, *, now: Millis | None = None) -> Contents:
     """Read open digests that were not read along with the claim page by page, and keep no page."""
     contents = Contents()
     for lease in claimed.leases:

@@ -9,7 +9,7 @@ from bench._redis_adds import LongKeys
 from bench._redis_deliveries import LEASE, claims, deliver, read
 from bench._workload import timeline_key
 from digestif import Digests, Policy
-from digestif.attempts.claims import Claimed
+from digestif.attempts.claims import ClaimedLeases
 from digestif.core.times import to_millis
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Lease, Release
@@ -78,7 +78,7 @@ class Phase:
     def _open(self) -> Lease:
         return self._digests.store.open(LARGE, token=fresh_id(), lease=LEASE, now=self._now())
 
-    def _claims(self) -> Iterator[Claimed]:
+    def _claims(self) -> Iterator[ClaimedLeases]:
         return claims(self._digests, now=self._now)
 
 
@@ -156,7 +156,7 @@ class DeliverLarge(Large):
         return {}
 
     def _run(self) -> int:
-        return deliver(self._digests.store, Claimed([self._open()]), now=self._now())
+        return deliver(self._digests.store, ClaimedLeases([self._open()]), now=self._now())
 
 
 class Merge(DeliverLarge):
@@ -166,7 +166,7 @@ class Merge(DeliverLarge):
         half = self._load.records // 2
         self._add_large(half)
         lease = self._open()
-        read(self._digests.store, Claimed([lease]), now=self._now())
+        read(self._digests.store, ClaimedLeases([lease]), now=self._now())
         self._digests.store.release([Release(lease, None)], now=self._now())
         self._add_large(self._load.records - half)
         return {}

@@ -69,7 +69,7 @@ def opened(path: Path, *, policy: Policy | None = None, clock: FakeClock | None 
 
 def writer(digests: Digests) -> sqlite3.Connection:
     """Return the connection that writes, for measurements with other settings than the store's."""
-    connection: sqlite3.Connection = vars(digests.store)["_writer"]
+    connection: sqlite3.Connection = vars(digests.store)["_writer"].connection
     return connection
 
 

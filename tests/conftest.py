@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from digestif.attempts.leases import process
+
 # Tests start hundreds of Python processes, and each would compile the package anew where writing files is forbidden.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -38,3 +40,12 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def attempts_forgotten() -> Iterator[None]:
+    """Forget attempts that a test has left: later tests of this process expect their own to be alone."""
+    yield
+    if not process().is_idle:
+        gc.collect()
+    assert process().is_idle

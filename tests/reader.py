@@ -3,14 +3,25 @@
 from collections.abc import Sequence
 
 from digestif import Digests
-from digestif.attempts import Attempt, Room, contents
+from digestif.attempts import contents
+from digestif.attempts.contents import Reading
+from digestif.attempts.leases import HeldLease
+from digestif.attempts.room import Room
+from digestif.attempts.stages import Claimed
+from digestif.attempts.steps import run
 from digestif.core.times import to_millis
 from digestif.stores.base import Lease
 
 
-def read(digests: Digests, leases: Sequence[Lease], *, now: float | None = None) -> list[Attempt]:
-    """Return the digests as they are stored; `is_lost` marks those whose lease is gone."""
+def read(digests: Digests, leases: Sequence[Lease], *, now: float | None = None) -> list[Reading]:
+    """Return the digests as they are stored; the progress of some says that their lease is gone."""
     at = None if now is None else to_millis(now)
-    attempts = [Attempt(lease, digests.policy, store=digests.store, now=lambda: at) for lease in leases]
-    contents.read(digests.store, attempts, room=Room(), sealer=digests._sealer)
-    return attempts
+    readings = [Reading(claimed(digests, lease, at)) for lease in leases]
+    run(contents.read(digests.store, readings, room=Room(), sealer=digests.engine.sealer))
+    return readings
+
+
+def claimed(digests: Digests, lease: Lease, at: int | None) -> Claimed:
+    """Return an attempt with a lease that was not given by the engine, which does not renew it."""
+    held = HeldLease(lease, digests.store, duration=digests.engine.lease, now=lambda: at)
+    return Claimed(held, digests.policy, 0.0)

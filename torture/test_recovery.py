@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from digestif import Digests
-from digestif.worker.loop import MOST_ATTEMPTS
+from digestif.worker.capacity import MOST_ATTEMPTS
 from tests.worker.kills import Kind, emptied
 from torture._recovery import POLICY
 

@@ -1,23 +1,16 @@
 """`Additions`: the part of `Digests` that accepts records."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from digestif.core.policy import given_delays
 from digestif.core.records import Acceptance, Addition
-from digestif.core.times import Duration, Instant, Millis, to_seconds
+from digestif.core.times import Duration, Instant, to_seconds
+from digestif.engine import Engine
 from digestif.errors import InvalidRecord, StoreError
-from digestif.events.base import Events
-from digestif.events.engine import Added, Dropped
-from digestif.intake.arrivals import Intake
-from digestif.intake.policies import Policies
 from digestif.stores.base import (
     PAGE_RECORDS,
-    PAGE_TIMELINES,
     Accepted,
     Arrival,
-    Store,
     weight_of_adds,
 )
 
@@ -27,10 +20,7 @@ ADDED_BYTES = 1 << 20  # of payloads in one call that adds: others who add wait 
 class Additions:
     """What producers ask of a store."""
 
-    store: Store
-    events: Events
-    _intake: Intake
-    _policies: Policies
+    engine: Engine
 
     def add(
         self,
@@ -52,14 +42,16 @@ class Additions:
         With a PostgreSQL store, `connection` may be one of your own: the record is accepted when you commit, and a
         worker is woken then; the answer is False.
         """
-        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
-        arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
+        engine = self.engine
+        intake = engine.intake
+        terms = intake.terms(first_delay, increment_delay, maximum_delay, now=now)
+        arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if arrival.terms.given:
-            self._refuse_long_delays([arrival])
+            engine.refuse_long_delays([arrival])
         if connection is not None:
-            self.store.add_inside(connection, [arrival])
+            engine.store.add_inside(connection, [arrival])
             return False
-        return self._accept([arrival], now=self._intake.millis(now))[0].ready
+        return engine.add_page([arrival], now=intake.millis(now))[0].ready
 
     def add_many(
         self,
@@ -77,13 +69,14 @@ class Additions:
         One store call per page of 1,000, or of 8 MiB: if one fails, the pages before it have been accepted. With a
         `connection` of your own, as in `add`, your commit accepts all of them or none.
         """
-        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
-        arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now)
+        intake = self.engine.intake
+        terms = intake.terms(first_delay, increment_delay, maximum_delay, now=now)
+        arrivals = intake.arrivals(records, within=within, terms=terms, now=now)
         if arrivals and arrivals[0].terms.given:
-            self._refuse_long_delays(arrivals)
+            self.engine.refuse_long_delays(arrivals)
         if connection is not None:
             for page in pages_of(arrivals):
-                self.store.add_inside(connection, page)
+                self.engine.store.add_inside(connection, page)
             return [False] * len(arrivals)
         return [answer.ready for answer in self._accept_all(arrivals, now=now)]
 
@@ -101,11 +94,13 @@ class Additions:
         now: float | None = None,
     ) -> Acceptance:
         """Accept a record as `add` does, and say under which key, and when its timeline is delivered next."""
-        terms = self._intake.terms(first_delay, increment_delay, maximum_delay, now=now)
-        arrival = self._intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
+        engine = self.engine
+        intake = engine.intake
+        terms = intake.terms(first_delay, increment_delay, maximum_delay, now=now)
+        arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
         if arrival.terms.given:
-            self._refuse_long_delays([arrival])
-        return acceptance(arrival, self._accept([arrival], now=self._intake.millis(now))[0])
+            engine.refuse_long_delays([arrival])
+        return acceptance(arrival, engine.add_page([arrival], now=intake.millis(now))[0])
 
     def accept_many(
         self,
@@ -118,15 +113,16 @@ class Additions:
 
         A record is `(timeline, record)`, or an `Addition` with what `add` takes.
         """
-        terms = self._intake.terms(now=now)
-        arrivals = self._intake.arrivals(records, within=within, terms=terms, now=now, asks=True)
+        intake = self.engine.intake
+        arrivals = intake.arrivals(records, within=within, terms=intake.terms(now=now), now=now, asks=True)
         return self._acceptances(arrivals, now=now)
 
     def accept_valid(
         self, records: Iterable[tuple[str, Any] | Addition], *, now: float | None = None
     ) -> list[Acceptance | InvalidRecord]:
         """Accept those of many records that are valid; in the place of each other one is what is wrong with it."""
-        checked = list(self._intake.checked(records, terms=self._intake.terms(now=now), now=now))
+        intake = self.engine.intake
+        checked = list(intake.checked(records, terms=intake.terms(now=now), now=now))
         valid = [each for each in checked if isinstance(each, Arrival)]
         try:
             found = iter(self._acceptances(valid, now=now))
@@ -137,43 +133,21 @@ class Additions:
             raise error.knowing([next(known) if isinstance(each, Arrival) else None for each in checked]) from error
         return [next(found) if isinstance(each, Arrival) else each for each in checked]
 
-    def _refuse_long_delays(self, arrivals: Sequence[Arrival]) -> None:
-        """Raise ConfigError if a delay that the call gave is too long for the ttl in force for one of the timelines.
-
-        Reads the overrides of the timelines. If another policy is set before the records are added, it wins.
-        """
-        delays = given_delays(arrivals[0].terms)
-        timelines = list(dict.fromkeys(arrival.timeline for arrival in arrivals))
-        for start in range(0, len(timelines), PAGE_TIMELINES):
-            page = timelines[start : start + PAGE_TIMELINES]
-            for timeline, override in zip(page, self.store.overrides(page), strict=True):
-                self._policies.refuse_delays(timeline, delays, override)
-
     def _acceptances(self, arrivals: Sequence[Arrival], *, now: float | None) -> list[Acceptance]:
         return [acceptance(*pair) for pair in zip(arrivals, self._accept_all(arrivals, now=now), strict=True)]
 
     def _accept_all(self, arrivals: Sequence[Arrival], *, now: float | None) -> list[Accepted]:
         """Accept any number of records, page by page. An error knows the answers of all of them."""
-        at = self._intake.millis(now)
+        at = self.engine.intake.millis(now)
         answers: list[Accepted] = []
         for page in pages_of(arrivals):
             try:
-                answers += self._accept(page, now=at)
+                answers += self.engine.add_page(page, now=at)
             except StoreError as error:
                 if not answers and len(page) == len(arrivals):
                     raise
                 known = [*(answer.ready for answer in answers), *(error.answers or ())]
                 raise error.knowing([*known, *[None] * (len(arrivals) - len(known))]) from error
-        return answers
-
-    def _accept(self, arrivals: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
-        answers = self.store.add(arrivals, now=now)
-        if self.events.wanted(Added):
-            ready = tuple(arrival.timeline for arrival, answer in zip(arrivals, answers, strict=True) if answer.ready)
-            self.events.emit(Added(records=len(arrivals), ready=ready))
-        if self.events.wanted(Dropped):
-            for timeline, records in _drops(arrivals, answers).items():
-                self.events.emit(Dropped(timeline=timeline, records=records))
         return answers
 
 
@@ -199,12 +173,3 @@ def _light_pages(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
             start, room = place, ADDED_BYTES
         room -= len(arrival.payload)
     yield arrivals[start:]
-
-
-def _drops(arrivals: Sequence[Arrival], answers: Sequence[Accepted]) -> Counter[str]:
-    """How many records were dropped, by timeline."""
-    drops: Counter[str] = Counter()
-    for arrival, answer in zip(arrivals, answers, strict=True):
-        if answer.dropped:
-            drops[arrival.timeline] += answer.dropped
-    return drops

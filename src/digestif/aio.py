@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from digestif.additions import acceptance, pages_of
-from digestif.attempts import Attempt, Attempts
+from digestif.attempts.steps import Accept, Call, Finished, NotBegun, Request, Steps, advance, follow, send
 from digestif.blocks import async_digest_block
 from digestif.core.cadences import Cadences
 from digestif.core.options import refuse_misspelt
@@ -19,24 +19,22 @@ from digestif.core.policy import Policy
 from digestif.core.records import Acceptance, Digest, ScheduleEntry, check_timeline
 from digestif.core.terms import Terms
 from digestif.core.times import Duration, Instant, Millis
-from digestif.core.verdicts import DELIVERED, give_back
-from digestif.digests import SCHEDULE_PAGE, Digests, check_notify_delays
+from digestif.deliveries import Deliveries, delivery_of, throw
+from digestif.digests import Digests
 from digestif.dsn import forgetful
-from digestif.errors import DigestifError, InvalidState, StaleLease, StoreUnavailable
+from digestif.errors import DigestifError, StoreUnavailable
 from digestif.intake.arrivals import TermsOf
 from digestif.intake.policies import PolicyOf
-from digestif.stores.base import PAGE_RECORDS, Accepted, Arrival, Store
+from digestif.schedule import SCHEDULE_PAGE, schedule_pages
+from digestif.shared_adds import SharedAdds
+from digestif.stores.base import Accepted, Arrival, Store
 from digestif.stores.codec import Codec, LargeValue
 
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-Opened = TypeVar("Opened", bound=Attempt | None)
 
 _THREADS = 8
-_GATHERING = 0.005  # seconds
-_TURNS = 2  # of the event loop, from what a socket has received to an add
-_LONG = 1.0  # seconds after which the adds that wait for a store call are sent beside it
 _MOST_LONG = 4  # calls that take longer than that, side by side: half of the threads
 
 
@@ -47,17 +45,17 @@ def _awaitable(
 
     @wraps(method)
     async def call(self: "AsyncDigests", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._in_thread(partial(method, self._digests, *args, **kwargs))
+        return await self.in_thread(partial(method, self.sync, *args, **kwargs))
 
     return call
 
 
 def _unchanged(method: Callable[Concatenate[Digests, P], T]) -> "Callable[Concatenate[AsyncDigests, P], T]":
-    """The same method, which does not wait for the store."""
+    """Call a method of `Digests`, which does not wait for the store."""
 
     @wraps(method)
     def call(self: "AsyncDigests", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return method(self._digests, *args, **kwargs)
+        return method(self.sync, *args, **kwargs)
 
     return call
 
@@ -75,7 +73,10 @@ def _like(
 
 
 class AsyncDigests:
-    """`Digests` for asyncio: every method awaitable, `async for` over schedule, `async with` for digest."""
+    """`Digests` for asyncio: every method awaitable, `async for` over schedule, `async with` for digest.
+
+    `sync` is a `Digests` with the same store, handlers and routes, for code in threads. `engine` is as in `Digests`.
+    """
 
     @forgetful
     @refuse_misspelt
@@ -90,41 +91,42 @@ class AsyncDigests:
         clock: Callable[[], float] | None = None,
         cadences: Cadences | Mapping[str, Any] | None = None,
     ) -> None:
-        self._digests = Digests(
+        self.sync = Digests(
             store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock, cadences=cadences
         )
+        self.engine = self.sync.engine
         self._renew_threads()
-        self._returning: set[Future[None]] = set()  # give back digests whose opener was cancelled
+        self._ending: set[Future[None]] = set()  # steps whose caller was cancelled
         self._closed = False
 
     @property
     def store(self) -> Store:
-        return self._digests.store
+        return self.sync.store
 
     @property
     def policy(self) -> Policy:
-        return self._digests.policy
+        return self.sync.policy
 
     @property
     def cadences(self) -> Cadences:
         """The cadences that people can choose from."""
-        return self._digests.cadences
+        return self.sync.cadences
 
     @property
     def enabled(self) -> bool:
         """False if the store accepts nothing (`off://`)."""
-        return self._digests.enabled
+        return self.sync.enabled
 
     async def close(self) -> None:
         """Wait for calls that are under way, then close as `Digests.close` does."""
         if self._closed:
             return
-        for gate in self._own_gates.values():
-            await gate.drained()
-        await self._digests._handlers.close()
-        while returning := list(self._returning):
-            await asyncio.wait([asyncio.wrap_future(each) for each in returning])
-        await self._in_thread(self._digests.close)
+        for adds in self._own_adds.values():
+            await adds.drained()
+        await self.engine.handlers.close()
+        while ending := list(self._ending):
+            await asyncio.wait([asyncio.wrap_future(each) for each in ending])
+        await self.in_thread(self.sync.close)
         self._closed = True
         for threads in (self._threads, self._adding):
             threads.shutdown(wait=False)
@@ -137,7 +139,8 @@ class AsyncDigests:
     ) -> None:
         await self.close()
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Make a call that waits, in one of the threads in which the store is called."""
         return await asyncio.wrap_future(self._submit(call))
 
     def _submit(self, call: Callable[[], T], *, adds: bool = False) -> Future[T]:
@@ -145,32 +148,37 @@ class AsyncDigests:
 
         Adds have threads of their own, so that they never wait for calls that read much.
         """
-        if self._closed:
-            raise StoreUnavailable("this AsyncDigests is closed")
+        self._refuse_if_closed()
         if self._process != os.getpid():  # a fork does not copy threads
             self._renew_threads()
-        return (self._adding if adds else self._threads).submit(call)
+        return (self._adding if adds else self._threads).submit(_without_stop, call)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("this AsyncDigests is closed")
 
     def _renew_threads(self) -> None:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif")
         self._adding = ThreadPoolExecutor(_THREADS, thread_name_prefix="digestif-adds")
-        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, _AddGate]] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, SharedAdds]] = WeakKeyDictionary()
 
     @property
-    def _own_gates(self) -> "dict[bool, _AddGate]":
-        """The gates of the running loop, by whether the server of a timeline does not answer.
+    def _own_adds(self) -> "dict[bool, SharedAdds]":
+        """Return the adds of the running loop, by whether the server of a timeline does not answer.
 
         Several loops, each in its own thread, may use this object.
         """
         loop = asyncio.get_running_loop()
-        gates = self._gates.get(loop)
-        if gates is None:
-            gates = self._gates[loop] = {False: _AddGate(self, most_long=_MOST_LONG), True: _AddGate(self)}
-        return gates
+        adds = self._shared.get(loop)
+        if adds is None:
+            adding = self.engine, partial(self._submit, adds=True)
+            silent = SharedAdds(*adding)
+            adds = self._shared[loop] = {False: SharedAdds(*adding, silent=silent, most_long=_MOST_LONG), True: silent}
+        return adds
 
-    def _through_gate(self, arrival: Arrival, now: Millis | None) -> "asyncio.Future[Accepted]":
-        return self._own_gates[self.store.is_silent(arrival.timeline)].add(arrival, now)
+    def _share(self, arrival: Arrival, now: Millis | None) -> "asyncio.Future[Accepted]":
+        return self._own_adds[self.store.is_silent(arrival.timeline)].add(arrival, now)
 
     @_like(Digests.add)
     async def add(
@@ -186,17 +194,18 @@ class AsyncDigests:
         **delays: Duration | None,
     ) -> bool:
         """Accept a record, as `Digests.add` does. If cancelled, the record may or may not have been accepted."""
-        intake = self._digests._intake
+        engine = self.engine
+        intake = engine.intake
         terms = intake.terms(now=now, **delays)
-        if self._digests._policies.asks:
+        if engine.policies.asks:
             terms = await self._terms(timeline, terms)
         arrival = await self._arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now)
         if arrival.terms.given:
             await self._refuse_long_delays([arrival])
         if connection is not None:
-            await self.store.add_inside_async(connection, [arrival], in_thread=self._in_thread)
+            await self.store.add_inside_async(connection, [arrival], in_thread=self.in_thread)
             return False
-        return (await self._through_gate(arrival, intake.millis(now))).ready
+        return (await self._share(arrival, intake.millis(now))).ready
 
     @_like(Digests.accept)
     async def accept(
@@ -211,31 +220,32 @@ class AsyncDigests:
         **delays: Duration | None,
     ) -> Acceptance:
         """Accept a record, as `Digests.accept` does. If cancelled, the record may or may not have been accepted."""
-        intake = self._digests._intake
+        engine = self.engine
+        intake = engine.intake
         terms = intake.terms(now=now, **delays)
-        if self._digests._policies.asks:
+        if engine.policies.asks:
             terms = await self._terms(timeline, terms)
         arrival = await self._arrival(timeline, value, key, timestamp, within=within, terms=terms, now=now, asks=True)
         if arrival.terms.given:
             await self._refuse_long_delays([arrival])
-        return acceptance(arrival, await self._through_gate(arrival, intake.millis(now)))
+        return acceptance(arrival, await self._share(arrival, intake.millis(now)))
 
     async def _arrival(self, *given: Any, **named: Any) -> Arrival:
-        """A record for the store. Whether the namespace allows a large value is read in a thread."""
-        intake = self._digests._intake
+        """Return a checked record for the store. Whether the namespace takes large values is read in a thread."""
+        intake = self.engine.intake
         try:
             return intake.arrival(*given, **named, waits=False)
         except LargeValue:
-            return await self._in_thread(partial(intake.arrival, *given, **named))
+            return await self.in_thread(partial(intake.arrival, *given, **named))
 
     async def _terms(self, timeline: str, terms: TermsOf) -> TermsOf:
-        """The terms of one add. A function of the user's that gives the policy may take its time: it has a thread."""
-        if self._digests._policies.is_known(check_timeline(timeline)):
+        """Return the terms of one add. A user's function that gives the policy may be slow: it runs in a thread."""
+        if self.engine.policies.is_known(check_timeline(timeline)):
             return terms
-        return partial(_same, await self._in_thread(partial(terms, timeline)))
+        return partial(_same, await self.in_thread(partial(terms, timeline)))
 
     async def _refuse_long_delays(self, arrivals: Sequence[Arrival]) -> None:
-        await self._in_thread(partial(self._digests._refuse_long_delays, arrivals))
+        await self.in_thread(partial(self.engine.refuse_long_delays, arrivals))
 
     @_like(Digests.add_many)
     async def add_many(
@@ -249,14 +259,14 @@ class AsyncDigests:
     ) -> list[bool]:
         """Accept many records, as `Digests.add_many` does."""
         if connection is None:
-            return await self._in_thread(partial(self._digests.add_many, records, within=within, now=now, **delays))
-        intake = self._digests._intake
+            return await self.in_thread(partial(self.sync.add_many, records, within=within, now=now, **delays))
+        intake = self.engine.intake
         terms = intake.terms(now=now, **delays)
-        arrivals = await self._in_thread(partial(intake.arrivals, records, within=within, terms=terms, now=now))
+        arrivals = await self.in_thread(partial(intake.arrivals, records, within=within, terms=terms, now=now))
         if arrivals and arrivals[0].terms.given:
             await self._refuse_long_delays(arrivals)
         for page in pages_of(arrivals):
-            await self.store.add_inside_async(connection, page, in_thread=self._in_thread)
+            await self.store.add_inside_async(connection, page, in_thread=self.in_thread)
         return [False] * len(arrivals)
 
     @_like(Digests.notify)
@@ -271,77 +281,29 @@ class AsyncDigests:
         **record: Any,
     ) -> bool:
         """Add a record and deliver its timeline now if it is due then, as `Digests.notify` does."""
-        check_notify_delays(minimum_delay, dispatch)
-        await self._check_cool_down(timeline, minimum_delay)
-        if not self._digests._gathers(check_timeline(timeline)):
-            override = await self._in_thread(partial(self._digests._override, timeline))
-            if override is None or not override.off:
-                attempt = self._digests._unstored(timeline, value, override=override, now=now, **record)
-                return await self._deliver_alone(attempt, now=now)
-        if not dispatch:
-            self._digests._handlers.required(timeline)
-        accepted = await self.accept(timeline, value, now=now, **record)
-        make_ready = partial(self._digests._made_ready, timeline, accepted.due, now=now)
-        is_ready = accepted.ready or await self._in_thread(make_ready)
-        if is_ready and dispatch:
-            await self._in_thread(partial(dispatch, timeline))
-        elif is_ready:
-            make_ready = partial(self._digests._made_ready, timeline, 0, now=now)
-            with suppress(InvalidState, StaleLease):  # as in `Digests.notify`
-                while await self._deliver(timeline, minimum_delay, now=now) and await self._in_thread(make_ready):
-                    pass
-        return is_ready
-
-    async def _check_cool_down(self, timeline: str, minimum_delay: Duration | None) -> None:
-        if minimum_delay is not None:
-            await self._in_thread(partial(self._digests._check_cool_down, timeline, minimum_delay))
-
-    async def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
-        assert attempt.handler is not None
-        try:
-            error = await attempt.handler.deliver(attempt, in_thread=self._in_thread)
-        except BaseException as failure:  # noqa: BLE001  # raised below
-            error = failure
-        return self.attempts(now).finish_unstored(attempt, error)
+        deliveries = Deliveries(self.engine, now, blocking=False)
+        steps = deliveries.notify(timeline, value, minimum_delay=minimum_delay, dispatch=dispatch, record=record)
+        return await self._drive(deliveries, steps)
 
     @_like(Digests.deliver)
     async def deliver(self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None) -> bool:
         """Open a ready timeline and let its handler deliver it here and now, as `Digests.deliver` does."""
-        self._digests._handlers.required(check_timeline(timeline))
-        await self._check_cool_down(timeline, minimum_delay)
-        return await self._deliver(timeline, minimum_delay, now=now)
-
-    async def _deliver(self, timeline: str, minimum_delay: Duration | None, *, now: float | None) -> bool:
-        digests = self._digests
-        handler = digests._handlers.required(timeline)
-        attempts = digests._attempts_to_open(now)
-        opening = partial(attempts.open_for, handler, timeline, minimum_delay=minimum_delay)
-        attempt = await self._opened(attempts, opening)
-        if attempt is None:
-            return False
-        try:
-            with attempts.renewed(attempt, renews=digests._renews(now)):
-                error = await handler.deliver(attempt, in_thread=self._in_thread)
-        except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
-            error = failure
-        except BaseException as interrupt:
-            await self._end(partial(attempts.fail, attempt, interrupt))
-            raise
-        return await self._end(partial(attempts.conclude, attempt, error))
+        deliveries = Deliveries(self.engine, now, blocking=False)
+        return await self._drive(deliveries, deliveries.deliver(timeline, minimum_delay))
 
     @_like(Digests.serve)
     async def serve(self, **options: Any) -> None:
         """Run a worker on the running event loop until cancelled; the options are those of `Worker`."""
-        await self._digests.serve(**options)
+        await self.sync.serve(**options)
 
     def schedule(
         self, deadline: float | None = None, page: int = SCHEDULE_PAGE, *, now: float | None = None
     ) -> AsyncIterator[ScheduleEntry]:
         """Make due timelines ready and yield them, as `Digests.schedule` does."""
-        return self._entries(self._digests._schedule(deadline, page, now=now))
+        return self._entries(schedule_pages(self.engine, deadline, page, now=now))
 
     async def _entries(self, pages: Iterator[list[ScheduleEntry]]) -> AsyncIterator[ScheduleEntry]:
-        while (page := await self._in_thread(partial(next, pages, None))) is not None:
+        while (page := await self.in_thread(partial(next, pages, None))) is not None:
             for entry in page:
                 yield entry
 
@@ -350,56 +312,101 @@ class AsyncDigests:
         self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None
     ) -> AsyncIterator[Digest]:
         """Open a ready timeline and deliver its digest in the block, as `Digests.digest` does."""
-        await self._check_cool_down(timeline, minimum_delay)
-        digests = self._digests
-        attempts = digests._attempts_to_open(now)
-        opening = partial(attempts.open, check_timeline(timeline), minimum_delay=minimum_delay)
-        attempt = await self._opened(attempts, opening)
+        deliveries = Deliveries(self.engine, now, blocking=False)
+        self._refuse_if_closed()
+        steps = deliveries.digest(timeline, minimum_delay)
+        delivery = delivery_of(await self._advance(steps))
         try:
-            with attempts.renewed(attempt, renews=digests._renews(now)):
-                yield attempt.digest
+            with deliveries.renewed(delivery):
+                yield delivery.digest
         except BaseException as error:
-            await self._end(partial(attempts.fail, attempt, error))
+            await self._in_thread_of(steps, partial(throw, steps, error))
             raise
-        await self._end(partial(attempts.finish, attempt, DELIVERED))
+        await self._advance(steps)
 
-    async def _opened(self, attempts: Attempts, call: Callable[[], Opened]) -> Opened:
-        """Open in a thread; if cancelled, give the digest back as soon as it is open."""
-        opening = self._submit(call)
-        try:
-            return await asyncio.wrap_future(opening)
-        except asyncio.CancelledError:
-            self._give_back_later(attempts, opening)
-            raise
+    # Driving steps
 
-    def _give_back_later(self, attempts: Attempts, opening: Future[Opened]) -> None:
-        """Give a digest back once it is open, in the thread that opens it: a slow store holds up no second thread."""
-        returned: Future[None] = Future()
-        self._returning.add(returned)
-
-        def on_opened(opening: Future[Opened]) -> None:
+    async def _drive(self, deliveries: Deliveries, steps: Steps[T]) -> T:
+        """Drive steps to their end: calls in threads, handlers and adds on the event loop."""
+        self._refuse_if_closed()
+        found = await self._advance(steps)
+        while not isinstance(found, Finished):
+            answer: Any = None
+            error: BaseException | None = None
             try:
-                _give_back(attempts, opening)
+                answer = await self._perform(deliveries, found)
+            except GeneratorExit as gone:  # of the handler, or because the event loop has gone: nothing can be awaited
+                self._end_in_thread(steps, gone)
+                raise
+            except BaseException as failure:  # noqa: BLE001  # thrown into the steps
+                error = failure
+            try:
+                found = await self._advance(steps, answer, error)
             finally:
-                self._returning.discard(returned)
-                returned.set_result(None)
+                del error  # whose traceback has this frame
+        result: T = found.answer
+        return result
 
-        if opening.done() and not self._closed:  # a callback would be called here, on the event loop
-            self._submit(partial(on_opened, opening))
-        else:
-            opening.add_done_callback(on_opened)
+    async def _perform(self, deliveries: Deliveries, request: Request) -> Any:
+        if isinstance(request, Accept):
+            return await self.accept(request.timeline, request.value, **request.options)
+        assert request.handler is not None
+        with deliveries.renewed(request.delivery):
+            return await request.handler.deliver(request.delivery, in_thread=self.in_thread)
 
-    async def _end(self, call: Callable[[], T]) -> T:
-        """Make the call that ends an attempt: in a thread, where a cancelled wait does not stop it.
+    async def _advance(
+        self, steps: Steps[Any], answer: Any = None, error: BaseException | None = None
+    ) -> Request | Finished:
+        """Send an answer, or throw an error; if steps ask for calls then, make these in one thread."""
+        try:
+            step = send(steps, answer, error)
+        finally:
+            del error
+        return await self._in_thread_of(steps, partial(follow, steps, step)) if isinstance(step, Call) else step
+
+    async def _in_thread_of(self, steps: Steps[Any], call: Callable[[], T]) -> T:
+        """Drive steps on in a thread. If this is cancelled, they end all the same, without a delivery.
 
         After `close` there are no threads: the call is made here, and the closed store refuses it at once.
         """
-        return call() if self._closed else await asyncio.shield(asyncio.wrap_future(self._submit(call)))
+        if self._closed:
+            return call()
+        under_way = self._submit(call)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(under_way))
+        except asyncio.CancelledError:
+            self._end_later(steps, under_way)
+            raise
+
+    def _end_in_thread(self, steps: Steps[Any], error: GeneratorExit) -> None:
+        """Throw an error into steps, and let them end in a thread."""
+        try:
+            under_way = self._submit(partial(advance, steps, error=error))
+        except (RuntimeError, StoreUnavailable):  # there are no threads any more
+            steps.close()
+        else:
+            self._end_later(steps, under_way)
+
+    def _end_later(self, steps: Steps[Any], under_way: Future[Any]) -> None:
+        """Let steps end that nothing waits for, in the thread that drives them: a slow store holds up no second one."""
+        ended: Future[None] = Future()
+        self._ending.add(ended)
+
+        def on_advanced(under_way: Future[Any]) -> None:
+            try:
+                _end_undelivered(steps, under_way)
+            finally:
+                self._ending.discard(ended)
+                ended.set_result(None)
+
+        if under_way.done() and not self._closed:  # a callback would be called here, on the event loop
+            self._submit(partial(on_advanced, under_way))
+        else:
+            under_way.add_done_callback(on_advanced)
 
     subscribe = _unchanged(Digests.subscribe)
     handler = _unchanged(Digests.handler)
     route = forgetful(_unchanged(Digests.route))
-    attempts = _unchanged(Digests.attempts)
     keep_messages = _unchanged(Digests.keep_messages)
     forget_policies = _unchanged(Digests.forget_policies)
 
@@ -445,119 +452,21 @@ class AsyncDigests:
     preview = _awaitable(Digests.preview)
 
 
+def _without_stop(call: Callable[[], T]) -> T:
+    """Make a call. A StopIteration becomes a RuntimeError, as in a coroutine: futures of Python 3.11 can't hold one."""
+    try:
+        return call()
+    except StopIteration as error:
+        raise RuntimeError("a function raised StopIteration") from error
+
+
 def _same(terms: Terms, _: str) -> Terms:
     return terms
 
 
-def _give_back(attempts: Attempts, opening: Future[Opened]) -> None:
-    """Give a digest back that was opened for a caller who no longer waits. The event loop may have ended."""
-    with suppress(DigestifError, CancelledError):  # it could not be opened, or no thread had begun to
-        attempt = opening.result()
-        if attempt is not None:
-            attempts.finish_quietly(attempt, give_back(begun=False))
-
-
-_Add = tuple[Arrival, Millis | None, "asyncio.Future[Accepted]"]  # its time, and the answer
-
-
-class _AddGate:
-    """Collects the adds that arrive during a store call, and makes the next call with all of them.
-
-    A call may take long, because one of its records waits for a server that does not answer. Then the next call does
-    not wait for it, unless `most_long` calls take that long.
-    """
-
-    def __init__(self, owner: AsyncDigests, *, most_long: int = 0) -> None:
-        self._owner = owner
-        self._most_long = most_long
-        self._waiting: list[_Add] = []
-        self._flushing: asyncio.Task[None] | None = None
-        self._long: set[asyncio.Task[None]] = set()  # flushes whose last call takes long
-
-    def add(self, arrival: Arrival, now: Millis | None) -> "asyncio.Future[Accepted]":
-        answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        self._take([(arrival, now, answer)])
-        return answer
-
-    def _take(self, adds: list[_Add]) -> None:
-        self._waiting += adds
-        if self._flushing is None and adds:
-            self._flushing = asyncio.create_task(self._flush())
-
-    async def _flush(self) -> None:
-        this = asyncio.current_task()
-        try:
-            while self._waiting and self._flushing is this:
-                await self._gather()
-                if page := self._next_page():
-                    await self._call(page)
-        finally:
-            if self._flushing is this:
-                self._flushing = None
-
-    def _leave_behind(self) -> None:
-        """Send the adds that wait, and those to come, beside the call that takes long: another server may answer."""
-        if self._flushing is not None and len(self._long) < self._most_long and self._owner.store.is_divided:
-            self._long.add(self._flushing)
-            self._flushing.add_done_callback(self._long.discard)
-            self._flushing = asyncio.create_task(self._flush()) if self._waiting else None
-
-    async def _gather(self) -> None:
-        """Wait while each turn of the event loop brings further adds, for a moment at most.
-
-        A thread in the store and a busy event loop would only take the interpreter from each other.
-        """
-        loop = asyncio.get_running_loop()
-        end, before = loop.time() + _GATHERING, 0
-        while before < len(self._waiting) < PAGE_RECORDS and loop.time() < end:
-            before = len(self._waiting)
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-
-    async def drained(self) -> None:
-        """Wait until no add is under way."""
-        while under_way := {*self._long, *([] if self._flushing is None else [self._flushing])}:
-            await asyncio.wait(under_way)
-
-    def _next_page(self) -> list[_Add]:
-        """The adds of one store call: those with the same time, without those whose callers no longer wait."""
-        if self._long:
-            self._pass_on_silent()
-        if not self._waiting:
-            return []
-        now = self._waiting[0][1]
-        size = next((i for i, item in enumerate(self._waiting) if item[1] != now), len(self._waiting))
-        size = len(next(pages_of([arrival for arrival, _, _ in self._waiting[: min(size, PAGE_RECORDS)]])))
-        page = self._waiting[:size]
-        del self._waiting[: len(page)]
-        return [item for item in page if not item[2].done()]
-
-    def _pass_on_silent(self) -> None:
-        """Pass the adds to the other gate whose servers were found not to answer while they waited."""
-        is_silent, waiting = self._owner.store.is_silent, self._waiting
-        self._waiting = [each for each in waiting if not is_silent(each[0].timeline)]
-        self._owner._own_gates[True]._take([each for each in waiting if is_silent(each[0].timeline)])
-
-    async def _call(self, page: list[_Add]) -> None:
-        arrivals = [arrival for arrival, _, _ in page]
-        results: Sequence[Accepted | None]
-        failure: Exception | None
-        long = asyncio.get_running_loop().call_later(_LONG, self._leave_behind)
-        try:
-            accept = partial(self._owner._digests._accept, arrivals, now=page[0][1])
-            results = await asyncio.wrap_future(self._owner._submit(accept, adds=True))
-        except Exception as error:  # noqa: BLE001  # raised in each caller whose record may not have been accepted
-            known = getattr(error, "answers", None) or [None] * len(page)
-            results = [None if ready is None else Accepted(ready=ready) for ready in known]
-            failure = error
-        else:
-            failure = None
-        finally:
-            long.cancel()
-        for (_, _, answer), result in zip(page, results, strict=True):
-            if answer.done():
-                continue
-            if result is not None:
-                answer.set_result(result)
-            elif failure is not None:
-                answer.set_exception(failure)
+def _end_undelivered(steps: Steps[Any], under_way: Future[Any]) -> None:
+    """Drive steps to their end whose caller no longer waits: no handler is called. The event loop may have ended."""
+    with suppress(DigestifError, CancelledError, NotBegun, GeneratorExit):  # nothing was opened, or all has ended
+        found = under_way.result()
+        while not isinstance(found, Finished):
+            found = advance(steps, error=NotBegun())

@@ -1,7 +1,6 @@
 """`Digests`, the public face: checks arguments, calls the store page by page, and returns plain values."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from inspect import Signature, signature
 from itertools import chain
@@ -9,56 +8,42 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from digestif.additions import Additions
-from digestif.attempts import Attempt, Attempts, Handlers
-from digestif.attempts.admission import Admissions
-from digestif.attempts.lease_watch import LeaseWatch
-from digestif.attempts.outages import Outages
-from digestif.attempts.reports import report_maintenance
+from digestif.attempts.maintenance import report_maintenance
 from digestif.blocks import digest_block
 from digestif.core.cadences import Cadences
-from digestif.core.damage import Damage
 from digestif.core.options import refuse_misspelt
-from digestif.core.policy import Policy, check_delay, check_options, given_delays
+from digestif.core.policy import Policy, check_options
 from digestif.core.records import (
     Digest,
-    Record,
     ScheduleEntry,
-    State,
     check_record_key,
     check_timeline,
 )
-from digestif.core.terms import Override
-from digestif.core.texts import shortened
-from digestif.core.times import Duration, Instant, Millis, in_seconds, is_lease, to_millis, to_seconds
-from digestif.core.verdicts import DELIVERED
-from digestif.dsn import forgetful, redacted
-from digestif.errors import ConfigError, InvalidState, StaleLease, StoreError
-from digestif.events.base import Events, Listener
-from digestif.events.engine import Damaged, Dropped, RecordsLost
-from digestif.intake.arrivals import Intake, check_limit, check_time
-from digestif.intake.policies import Policies, PolicyOf, check_policy
+from digestif.core.times import Duration, Instant, to_millis
+from digestif.deliveries import Deliveries
+from digestif.dsn import forgetful
+from digestif.engine import Engine
+from digestif.errors import ConfigError
+from digestif.events.base import Listener
+from digestif.intake.arrivals import check_time
+from digestif.intake.policies import PolicyOf, check_policy
 from digestif.messages import Messages
 from digestif.preferences import Preferences
-from digestif.routes.background import BackgroundLoop
-from digestif.stores.base import PAGE_TIMELINES, Admission, Candidate, Due, Maintained, Store
-from digestif.stores.codec import Codec, Sealer
-from digestif.stores.damage import DROP, LOSS
+from digestif.schedule import SCHEDULE_PAGE, schedule_pages
+from digestif.stores.base import PAGE_TIMELINES, Maintained, Store
+from digestif.stores.codec import Codec
 from digestif.stores.partitions import visit
-from digestif.stores.registry import check_namespace, open_store
 from digestif.worker.worker import Worker
 
 if TYPE_CHECKING:
     from digestif.channels.base import Channel
-    from digestif.routes.archive import MessageArchive
     from digestif.routes.route import RouteOptions
-    from digestif.routes.table import Routes
 
 P = ParamSpec("P")
 R = TypeVar("R")
 HandlerFunction = TypeVar("HandlerFunction", bound=Callable[[Any], Any])
 
 MAINTENANCE_DELAY = 300_000  # milliseconds after which a dispatch counts as lost
-SCHEDULE_PAGE = 1000  # timelines
 
 
 def _with_options_of(
@@ -97,6 +82,8 @@ class Digests(Additions, Preferences, Messages):
     `store` is a DSN or a `Store`; `close` also closes a store that was made from a DSN. `clock` is a callable that
     returns seconds, for tests and simulations; without it the store's own clock counts. `policy` is a Policy, or a
     function from timeline to Policy.
+
+    `engine` has the parts that workers, integrations and the service share; it may change in any release.
     """
 
     @forgetful
@@ -112,29 +99,12 @@ class Digests(Additions, Preferences, Messages):
         clock: Callable[[], float] | None = None,
         cadences: Cadences | Mapping[str, Any] | None = None,
     ) -> None:
-        if clock is not None and not callable(clock):
-            raise ConfigError(f"clock: {shortened(clock)} is not a callable that gives seconds")
-        seconds = in_seconds(lease)
-        if not is_lease(seconds):
-            raise ConfigError(f"lease: {shortened(lease)} is not a number of seconds > 0")
-        self.events = Events()
-        self._policies = Policies(policy, events=self.events)
-        self.policy = self._policies.default
-        self._cadences = cadences if cadences is None or isinstance(cadences, Cadences) else Cadences(cadences)
-        self._lease = to_millis(seconds)
-        self._sealer = Sealer(codec)
-        self._intake = Intake(self._policies, self._sealer, clock, value_bytes=lambda: self.store.value_bytes())
-        self._handlers = Handlers()
-        self._background = BackgroundLoop(self._handlers.close)
-        self._routes: Routes | None = None  # made with the first route: templates take a while to import
-        self._kept: MessageArchive | None = None
-        self._owns_store = isinstance(store, str)
-        self._place = redacted(store) if isinstance(store, str) else type(store).__name__
-        self.store = _store(store, namespace)
-        self.store.report_to(self.events)
-        self._outages = Outages(self.store, handlers=self._handlers, events=self.events)
-        self._lease_watch = LeaseWatch(self.store, lease=self._lease)
-        self._unsubscribe = self.store.damages.subscribe(self._tell_of_damage)
+        self.engine = Engine(
+            store, policy=policy, namespace=namespace, lease=lease, codec=codec, clock=clock, cadences=cadences
+        )
+        self.store = self.engine.store
+        self.events = self.engine.events
+        self.policy = self.engine.policies.default
 
     @property
     def enabled(self) -> bool:
@@ -145,20 +115,9 @@ class Digests(Additions, Preferences, Messages):
         """Call the listener with every event from now on; call the returned function to stop."""
         return self.events.subscribe(listener)
 
-    def _tell_of_damage(self, damage: Damage) -> None:
-        if damage.part == LOSS and damage.timeline is not None:
-            self.events.emit(RecordsLost(timeline=damage.timeline, records=damage.records))
-        elif damage.part == DROP and damage.timeline is not None:
-            self.events.emit(Dropped(timeline=damage.timeline, records=damage.records))
-        else:
-            self.events.emit(Damaged(timeline=damage.timeline, part=damage.part, problem=damage.problem))
-
     def close(self) -> None:
         """Close the connections of routes, and the store if it was made from a DSN."""
-        self._unsubscribe()
-        self._background.close()
-        if self._owns_store:
-            self.store.close()
+        self.engine.close()
 
     def __reduce__(self) -> str:
         raise TypeError("a Digests can't be pickled; open one with the same DSN in the other process")
@@ -195,90 +154,22 @@ class Digests(Additions, Preferences, Messages):
         again by the policy's rules. Where digesting is switched off, each record is delivered at once, on its own. The
         delays are those of `add` and `deliver`.
         """
-        check_notify_delays(minimum_delay, dispatch)
-        self._check_cool_down(timeline, minimum_delay)
-        delays = {"first_delay": first_delay, "increment_delay": increment_delay, "maximum_delay": maximum_delay}
-        record: dict[str, Any] = {"key": key, "timestamp": timestamp, "within": within, "now": now, **delays}
-        if not self._gathers(timeline):
-            override = self._override(timeline)
-            if override is None or not override.off:
-                return self._deliver_alone(self._unstored(timeline, value, override=override, **record), now=now)
-        handler = None if dispatch else self._handlers.required(timeline)
-        accepted = self.accept(timeline, value, **record)
-        is_ready = accepted.ready or self._made_ready(timeline, accepted.due, now=now)
-        if is_ready and dispatch:
-            dispatch(timeline)
-        elif is_ready and handler:
-            with suppress(InvalidState, StaleLease):  # a worker took it first, or the handler deleted it
-                while self._deliver(timeline, minimum_delay, now=now) and self._made_ready(timeline, 0, now=now):
-                    pass  # records that came during the delivery may be due already, and their producers have left
-        return is_ready
-
-    def _made_ready(self, timeline: str, due: float | None, *, now: float | None) -> bool:
-        """Make a timeline ready that waits and is due. False if it is not, or another process was quicker.
-
-        A failure of the store is not raised, as the record was accepted: a worker or the next record finds it.
-        """
-        if due is None:
-            return False
-        at = self._intake.millis(now)
-        with suppress(StoreError):
-            time = self._time(self.store.partition_of(timeline), at)
-            return due <= to_seconds(time) and self._schedule_one(timeline, time, now=at)
-        return False
-
-    def _schedule_one(self, timeline: str, time: Millis, *, now: Millis | None) -> bool:
-        """Make a timeline that is due ready, as `schedule` does. False if it may not be delivered yet."""
-        slot = self.store.inspect(timeline)
-        if slot.state is not State.WAITING or slot.at > time or not slot.pending:
-            return False
-        admissions = Admissions(self._policies, self._outages)
-        admissions.must_ask(now)
-        return bool(self._admitted(admissions.decide([Candidate(timeline, slot, time)]), now=now))
-
-    def _gathers(self, timeline: str) -> bool:
-        """False if each record of the timeline is delivered on its own."""
-        return self.enabled and (self._routes is None or self._routes.gathers(timeline))
-
-    def _override(self, timeline: str) -> Override | None:
-        """What people chose for the timeline."""
-        [override] = self.store.overrides([check_timeline(timeline)])
-        return override
-
-    def _unstored(
-        self,
-        timeline: str,
-        value: Any,
-        *,
-        override: Override | None,
-        key: str | None = None,
-        timestamp: Instant | None = None,
-        within: Duration | None = None,
-        now: float | None = None,
-        **delays: Duration | None,
-    ) -> Attempt:
-        """An attempt for one record that is not stored, but checked as if it were."""
-        handler = self._handlers.required(check_timeline(timeline))
-        arrival = self._intake.arrival(
-            timeline, value, key, timestamp, within=within, terms=self._intake.terms(now=now, **delays), now=now
-        )
-        self._policies.refuse_delays(timeline, given_delays(arrival.terms), override)
-        record = Record(arrival.key, self._sealer.unseal(arrival.payload), arrival.timestamp)
-        return self.attempts(now).unstored(timeline, record, handler, override)
-
-    def _deliver_alone(self, attempt: Attempt, *, now: float | None) -> bool:
-        """Deliver a record that is not stored. What its handler raises is raised here."""
-        assert attempt.handler is not None
-        attempts = self.attempts(now)
-        try:
-            error = attempt.handler.deliver_here(attempt)
-        except BaseException as failure:  # noqa: BLE001  # raised below
-            error = failure
-        return attempts.finish_unstored(attempt, error)
+        record = {
+            "key": key,
+            "timestamp": timestamp,
+            "within": within,
+            "first_delay": first_delay,
+            "increment_delay": increment_delay,
+            "maximum_delay": maximum_delay,
+        }
+        deliveries = Deliveries(self.engine, now, blocking=True)
+        steps = deliveries.notify(timeline, value, minimum_delay=minimum_delay, dispatch=dispatch, record=record)
+        return deliveries.run(steps, accept=self.accept)
 
     def retract(self, timeline: str, record_key: str, *, now: float | None = None) -> bool:
         """Take back a pending record. False if there is none: it is in a digest already, or unknown."""
-        return self.store.retract(check_timeline(timeline), check_record_key(record_key), now=self._intake.millis(now))
+        at = self.engine.intake.millis(now)
+        return self.store.retract(check_timeline(timeline), check_record_key(record_key), now=at)
 
     # Dispatching through a task queue of the caller's own
 
@@ -290,36 +181,7 @@ class Digests(Additions, Preferences, Messages):
         A page is committed before its entries are yielded; maintenance finds those again that are not delivered. Each
         timeline comes once per call.
         """
-        return chain.from_iterable(self._schedule(deadline, page, now=now))
-
-    def _schedule(self, deadline: float | None, page: int, *, now: float | None) -> Iterator[list[ScheduleEntry]]:
-        """Pages of entries, each committed before it is yielded."""
-        check_limit("page", page)
-        given = None if deadline is None else to_millis(check_time("deadline", deadline))
-        at = self._intake.millis(now)
-
-        def pages(partition: int) -> Iterator[list[ScheduleEntry]]:
-            after: tuple[int | str, ...] | None = None
-            until = self._time(partition, at) if given is None else given
-            admissions = Admissions(self._policies, self._outages)
-            asks = admissions.must_ask(at)
-            while True:
-                found = self.store.schedule(
-                    partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at, asks=asks
-                )
-                decided = admissions.decide(found.candidates, at=until)
-                entries = sorted([*found.entries, *self._admitted(decided, now=at)], key=_due_first)
-                yield [ScheduleEntry(due.timeline, to_seconds(due.at)) for due in entries]
-                after = found.after
-                if after is None:
-                    return
-
-        return visit(self.store, "schedule", pages, self.events)
-
-    def _admitted(self, decided: Sequence[Admission], *, now: Millis | None) -> list[Due]:
-        """Make those candidates ready that may be delivered."""
-        pages = [decided[start : start + PAGE_TIMELINES] for start in range(0, len(decided), PAGE_TIMELINES)]
-        return [due for some in pages for due in self.store.admit(some, now=now).ready]
+        return chain.from_iterable(schedule_pages(self.engine, deadline, page, now=now))
 
     def maintenance(self, deadline: float | None = None, *, now: float | None = None) -> int:
         """Make timelines wait again whose dispatch got lost or whose lease lapsed, and return how many.
@@ -328,10 +190,10 @@ class Digests(Additions, Preferences, Messages):
         Also expires old records.
         """
         given = None if deadline is None else to_millis(check_time("deadline", deadline))
-        at = self._intake.millis(now)
+        at = self.engine.intake.millis(now)
 
         def pages(partition: int) -> Iterator[Maintained]:
-            time = self._time(partition, at)
+            time = self.engine.time(partition, at)
             more = True
             while more:
                 since = time - MAINTENANCE_DELAY if given is None else given
@@ -340,7 +202,7 @@ class Digests(Additions, Preferences, Messages):
                 yield page
                 more = page.more
 
-        self._lease_watch.look(at)
+        self.engine.lease_watch.look(at)
         done = visit(self.store, "maintenance", pages, self.events)
         return sum(len(page.moved) + len(page.lapsed) for page in done)
 
@@ -356,52 +218,8 @@ class Digests(Additions, Preferences, Messages):
         the digest becomes a dead letter. Raises InvalidState or Busy if it can't be opened, StaleLease if
         the lease was lost.
         """
-        self._check_cool_down(timeline, minimum_delay)
-        attempts = self._attempts_to_open(now)
-        attempt = attempts.open(check_timeline(timeline), minimum_delay=minimum_delay)
-        try:
-            with attempts.renewed(attempt, renews=self._renews(now)):
-                yield attempt.digest
-        except BaseException as error:
-            attempts.fail(attempt, error)
-            raise
-        attempts.finish(attempt, DELIVERED)
-
-    def _check_cool_down(self, timeline: str, minimum_delay: Duration | None) -> None:
-        """Raise ConfigError if a cool-down that the call gave is wrong, or too long for the ttl in force.
-
-        Reads the timeline's override. If another policy is set during the delivery, it wins.
-        """
-        if minimum_delay is not None:
-            delays = {"minimum_delay": check_delay("minimum_delay", minimum_delay)}
-            self._policies.refuse_delays(timeline, delays, self._override(timeline))
-
-    def _attempts_to_open(self, now: float | None) -> Attempts:
-        self._intake.millis(now)  # a wrong time must not open anything
-        return self.attempts(now)
-
-    def attempts(self, now: float | None = None) -> Attempts:
-        """For workers only: begins and ends attempts."""
-        return Attempts(
-            self.store,
-            policies=self._policies,
-            sealer=self._sealer,
-            lease=self._lease,
-            now=lambda: self._intake.millis(now),
-            events=self.events,
-            handlers=self._handlers,
-            outages=self._outages,
-            lease_watch=self._lease_watch,
-            place=self._place,
-        )
-
-    def _run_coroutines(self) -> None:
-        """For task queues: let `deliver` and `notify` run coroutines, on an event loop in a thread of its own."""
-        self._handlers.run = self._background.run
-
-    def _renews(self, now: float | None) -> bool:
-        """Leases are renewed in the background, but not if the time is given."""
-        return now is None and self._intake.clock is None
+        deliveries = Deliveries(self.engine, now, blocking=True)
+        yield from deliveries.run_block(deliveries.digest(timeline, minimum_delay))
 
     def deliver(self, timeline: str, minimum_delay: Duration | None = None, *, now: float | None = None) -> bool:
         """Open a ready timeline and call its handler here and now. True if it was delivered.
@@ -409,27 +227,8 @@ class Digests(Additions, Preferences, Messages):
         If the handler raises, an event carries the error, and the digest comes again by the policy's rules. False also
         if there is nothing to send. Raises InvalidState or Busy if it can't be opened.
         """
-        self._handlers.required(check_timeline(timeline))
-        self._check_cool_down(timeline, minimum_delay)
-        return self._deliver(timeline, minimum_delay, now=now)
-
-    def _deliver(self, timeline: str, minimum_delay: Duration | None, *, now: float | None) -> bool:
-        """Deliver with a cool-down that has been checked."""
-        handler = self._handlers.required(timeline)
-        handler.refuse_unless_here()
-        attempts = self._attempts_to_open(now)
-        attempt = attempts.open_for(handler, timeline, minimum_delay=minimum_delay)
-        if attempt is None:
-            return False
-        try:
-            with attempts.renewed(attempt, renews=self._renews(now)):
-                error = handler.deliver_here(attempt)
-        except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
-            error = failure
-        except BaseException as interrupt:
-            attempts.fail(attempt, interrupt)
-            raise
-        return attempts.conclude(attempt, error)
+        deliveries = Deliveries(self.engine, now, blocking=True)
+        return deliveries.run(deliveries.deliver(timeline, minimum_delay))
 
     # Handlers and workers
 
@@ -459,8 +258,8 @@ class Digests(Additions, Preferences, Messages):
         check_policy(policy)
 
         def register(call: HandlerFunction) -> HandlerFunction:
-            self._handlers.register(pattern, call, batch=batch, at_most_once=at_most_once, channel=channel)
-            self._policies.add(pattern, policy)  # None: the engine's, not that of a route for more timelines
+            self.engine.handlers.register(pattern, call, batch=batch, at_most_once=at_most_once, channel=channel)
+            self.engine.policies.add(pattern, policy)  # None: the engine's, not that of a route for more timelines
             return call
 
         return register
@@ -498,11 +297,8 @@ class Digests(Additions, Preferences, Messages):
         - digest=True: gather records; False: `notify` sends each one at once
         """
         from digestif.routes.route import Route
-        from digestif.routes.table import Routes
 
-        if self._routes is None:
-            self._routes = Routes(self._handlers, self._policies, self._background, self._archive)
-        self._routes.add(Route(pattern=pattern, channel=channel, **options))
+        self.engine.add_route(Route(pattern=pattern, channel=channel, **options))
 
     @_with_options_of(Worker)
     def run(self, **options: Any) -> None:
@@ -513,27 +309,3 @@ class Digests(Additions, Preferences, Messages):
     async def serve(self, **options: Any) -> None:
         """Run a worker on the running event loop until cancelled; the options are those of `Worker`."""
         await Worker(self, **options).serve()
-
-
-def check_notify_delays(minimum_delay: Duration | None, dispatch: object) -> None:
-    """ConfigError for a cool-down that is wrong, or that a task would have to be given."""
-    if minimum_delay is None:
-        return
-    check_delay("minimum_delay", minimum_delay)
-    if dispatch is not None:
-        raise ConfigError("minimum_delay: with dispatch, let the task give it to deliver(timeline, minimum_delay)")
-
-
-def _due_first(due: Due) -> Millis:
-    return due.at
-
-
-def _store(store: str | Store, namespace: str) -> Store:
-    if isinstance(store, str):
-        return open_store(store, namespace=namespace)
-    if not isinstance(store, Store):
-        raise ConfigError(f"store: a value of type {type(store).__name__} is neither a DSN nor a Store")
-    check_namespace(namespace)
-    if namespace not in ("d", store.namespace):
-        raise ConfigError(f"namespace: {namespace!r} was given, but the store has {store.namespace!r}")
-    return store

@@ -2,10 +2,14 @@
 
 import os
 import secrets
+from collections.abc import Iterable
 from hashlib import sha1
 from random import Random
+from typing import TypeVar
 
 from digestif.clock import wall_clock
+
+T = TypeVar("T")
 
 # Not the generator of the module `random`: applications and test runners seed it. Not the system's either: an order of
 # 64 partitions would take a hundred system calls, and each of them lets other threads run first.
@@ -44,9 +48,10 @@ def fresh_bytes(count: int) -> bytes:
     return secrets.token_bytes(count)
 
 
-def shuffled(count: int) -> list[int]:
-    """The numbers from 0 to count - 1 in random order."""
-    return random.sample(range(count), count)
+def shuffled(items: Iterable[T]) -> list[T]:
+    """Return the items in random order."""
+    listed = list(items)
+    return random.sample(listed, len(listed))
 
 
 def chance() -> float:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from digestif.core.records import check_timeline
 from digestif.core.texts import reason_of
 from digestif.core.verdicts import Discard
+from digestif.engine import Engine
 from digestif.errors import ConfigError, DigestifError
 from digestif.intake.arrivals import check_limit, check_text
 from digestif.queries import Queries
@@ -16,23 +17,11 @@ if TYPE_CHECKING:
 
     from digestif.channels.base import Message
     from digestif.core.records import Record
-    from digestif.routes.archive import KeptMessage, MessageArchive
-    from digestif.routes.table import Routes
+    from digestif.routes.archive import KeptMessage
 
 
 class Messages(Queries):
     """What people see of messages."""
-
-    _routes: "Routes | None"
-    _kept: "MessageArchive | None"
-
-    @property
-    def _archive(self) -> "MessageArchive":
-        from digestif.routes.archive import MessageArchive
-
-        if self._kept is None:
-            self._kept = MessageArchive(self.store)
-        return self._kept
 
     def keep_messages(self, entries: int = 1000, bytes: int = 50_000_000) -> None:  # as people say it
         """Keep the messages that routes of this engine send from now on: the last ones, within these bounds.
@@ -42,7 +31,7 @@ class Messages(Queries):
         for name, bound in (("entries", entries), ("bytes", bytes)):
             if type(bound) is not int or bound < 1:
                 raise ConfigError(f"{name}: {bound!r} is not a whole number ≥ 1")
-        self._archive.bounds = Bounds(entries, bytes)
+        self.engine.archive.bounds = Bounds(entries, bytes)
 
     def messages(
         self,
@@ -59,7 +48,7 @@ class Messages(Queries):
         of = None if timeline is None else check_timeline(timeline)
         before = None if before is None else check_text("before", before)
         found = self.store.documents(
-            COLLECTION, timeline=of, before=before, limit=min(limit, DOCUMENTS_PAGE), now=self._intake.millis(now)
+            COLLECTION, timeline=of, before=before, limit=min(limit, DOCUMENTS_PAGE), now=self.engine.intake.millis(now)
         )
         return [message for each in found if (message := kept_message(each)) is not None]
 
@@ -67,7 +56,7 @@ class Messages(Queries):
         """The message of a digest, if it was kept."""
         from digestif.routes.archive import COLLECTION, kept_message
 
-        found = self.store.kept(COLLECTION, check_text("digest_id", digest_id), now=self._intake.millis(now))
+        found = self.store.kept(COLLECTION, check_text("digest_id", digest_id), now=self.engine.intake.millis(now))
         return None if found is None else kept_message(found)
 
     def preview(self, timeline: str, *, now: float | None = None) -> "Message | None":
@@ -76,27 +65,28 @@ class Messages(Queries):
 
         No hook of the route is called, and nothing is sent. ConfigError if a template or such a function fails.
         """
-        render = self._prepare_preview(timeline, lambda: self.peek(timeline, now=now), now=now)
+        render = preview_renderer(self.engine, timeline, lambda: self.peek(timeline, now=now), now=now)
         return None if render is None else render()
 
-    def _prepare_preview(
-        self, timeline: str, read: "Callable[[], list[Record]]", *, now: float | None = None
-    ) -> "Callable[[], Message] | None":
-        """Ask the store and the route's functions for what a preview needs. The answer renders it."""
-        route = None if self._routes is None else self._routes.find(check_timeline(timeline))
-        records = [] if route is None else read()
-        if route is None or not records:
-            return None
-        from digestif.routes.preview import digest_of, look_of, preview
 
-        override = self.store.inspect(timeline).override
-        policy, chosen = self._policies.in_force(timeline, override).policy, override.zone if override else None
-        try:
-            look = look_of(route, timeline, policy, chosen=chosen)
-        except Discard:
-            return None
-        except DigestifError:
-            raise
-        except Exception as error:
-            raise ConfigError(f"a function of the route {route.pattern} failed: {reason_of(error)}") from error
-        return partial(preview, digest_of(timeline, records), look, now=self._intake.seconds(now))
+def preview_renderer(
+    engine: Engine, timeline: str, read: "Callable[[], list[Record]]", *, now: float | None = None
+) -> "Callable[[], Message] | None":
+    """Ask the store and the route's functions for what a preview needs. The answer renders it."""
+    route = engine.route_of(check_timeline(timeline))
+    records = [] if route is None else read()
+    if route is None or not records:
+        return None
+    from digestif.routes.preview import digest_of, look_of, preview
+
+    override = engine.store.inspect(timeline).override
+    policy, chosen = engine.policies.in_force(timeline, override).policy, override.zone if override else None
+    try:
+        look = look_of(route, timeline, policy, chosen=chosen)
+    except Discard:
+        return None
+    except DigestifError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"a function of the route {route.pattern} failed: {reason_of(error)}") from error
+    return partial(preview, digest_of(timeline, records), look, now=engine.intake.seconds(now))

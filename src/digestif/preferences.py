@@ -11,27 +11,14 @@ from digestif.core.records import State, check_timeline
 from digestif.core.terms import Override, Terms
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis
+from digestif.engine import Engine
 from digestif.errors import ConfigError
-from digestif.events.base import Events
 from digestif.events.engine import Replanned
-from digestif.intake.arrivals import Intake
 from digestif.intake.overrides import chosen_override, override_of, refreshed
-from digestif.intake.patterns import Patterns, check_pattern, stars
-from digestif.intake.policies import Policies
+from digestif.intake.patterns import check_pattern, stars
 from digestif.intake.zone_data import zone_data_version
+from digestif.notes.policies import Fingerprint, PolicyChange, noted_policies
 from digestif.stores.base import PAGE_TIMELINES, Replan, Store
-
-NOTE = "policies"  # in partition 0: the policies of the programs that deliver from this store
-SWAPS = 10  # tries to write it while other programs do
-
-
-class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The policies in the code of programs, as text, and the data by which their windows open."""
-
-    policies: dict[str, str]  # by pattern, in the order in which they are tried
-    cadences: dict[str, str]  # by name
-    zones: str = ""  # the version of the zone data, for stored policies; notes of older releases have none
-
 
 Wanted = Callable[[str, Slot], bool]
 
@@ -39,22 +26,17 @@ Wanted = Callable[[str, Slot], bool]
 class Preferences:
     """What changes the policies of timelines while programs run."""
 
+    engine: Engine
     store: Store
-    events: Events
-    _intake: Intake
-    _policies: Policies
-    _cadences: Cadences | None
 
     @property
     def cadences(self) -> Cadences:
         """The cadences that people can choose from."""
-        if self._cadences is None:
-            self._cadences = Cadences()
-        return self._cadences
+        return self.engine.cadences
 
     def _moment(self, now: float | None) -> Millis:
         """The time for which openings of a window are looked up."""
-        return to_millis(self._intake.seconds(now))
+        return to_millis(self.engine.intake.seconds(now))
 
     # One timeline
 
@@ -68,7 +50,7 @@ class Preferences:
         if not isinstance(chosen, Policy):
             raise ConfigError(f"policy: {shortened(policy)} is neither a Policy nor the text of one")
         override = override_of(chosen, key, now=self._moment(now))
-        self.store.set_override(key, override, now=self._intake.millis(now))
+        self.store.set_override(key, override, now=self.engine.intake.millis(now))
 
     def clear_policy(self, timeline: str, *, now: float | None = None) -> bool:
         """Remove the policy or the cadence that is stored for a timeline. False if there is none.
@@ -79,15 +61,15 @@ class Preferences:
         slot = self.store.inspect(key)
         return self.store.clear_override(
             key,
-            terms=self._policies.terms(key, self._moment(now)),
-            cool_down=self._policies.of(key).cool_down(slot.iteration),
-            now=self._intake.millis(now),
+            terms=self.engine.policies.terms(key, self._moment(now)),
+            cool_down=self.engine.policies.of(key).cool_down(slot.iteration),
+            now=self.engine.intake.millis(now),
         )
 
     def policy_of(self, timeline: str, *, now: float | None = None) -> PolicyInForce:
         """The policy that is in force for a timeline, and where it comes from."""
         key = check_timeline(timeline)
-        return self._policies.in_force(key, self.store.inspect(key).override)
+        return self.engine.policies.in_force(key, self.store.inspect(key).override)
 
     def prefer(self, timeline: str, cadence: str, *, zone: str | None = None, now: float | None = None) -> None:
         """Store what a person chose: a cadence, and the time zone for its window.
@@ -96,7 +78,7 @@ class Preferences:
         """
         key = check_timeline(timeline)
         override = chosen_override(self.cadences, cadence, key, now=self._moment(now), zone=zone)
-        self.store.set_override(key, override, now=self._intake.millis(now))
+        self.store.set_override(key, override, now=self.engine.intake.millis(now))
 
     def preference(self, timeline: str, *, now: float | None = None) -> Preference | None:
         """What a person chose for a timeline; None if nothing."""
@@ -104,12 +86,12 @@ class Preferences:
         override = self.store.inspect(key).override
         if override is None or override.cadence is None:
             return None
-        found = self._policies.in_force(key, override)
+        found = self.engine.policies.in_force(key, override)
         return Preference(cadence=override.cadence, zone=override.zone, policy=None if found.off else found.policy)
 
     def forget_policies(self, timeline: str | None = None) -> None:
         """Ask functions that give policies again: about one timeline, or about all. Answers are kept for a minute."""
-        self._policies.forget(None if timeline is None else check_timeline(timeline))
+        self.engine.policies.forget(None if timeline is None else check_timeline(timeline))
 
     # Many timelines
 
@@ -130,23 +112,22 @@ class Preferences:
         """
         if not self.store.enabled:
             return 0
-        current = Fingerprint(self._policies.fingerprints(), self.cadences.texts(), zone_data_version())
+        current = Fingerprint(self.engine.policies.fingerprints(), self.cadences.texts(), zone_data_version())
         moved = 0
-        for _ in range(SWAPS):
-            stored = self.store.note(0, NOTE)
-            before = _fingerprint(stored)
-            change = _Change(before or Fingerprint({}, {}), current)
-            encoded = msgspec.json.encode(change.together)
-            if stored == encoded:
-                break
-            if before is not None:
+
+        def replanned(before: Fingerprint | None) -> Fingerprint:
+            """Replan before the note is written: a program that dies in between leaves that to the next one."""
+            nonlocal moved
+            change = PolicyChange(before or Fingerprint({}, {}), current)
+            if before not in (None, change.together):
                 moved += self._replan(change.pattern, change.prefix, change.is_wanted, now=now)
-            if self.store.swap_note(0, NOTE, stored, encoded):
-                break
+            return change.together
+
+        noted_policies(self.store).update(replanned)
         return moved
 
     def _replan(self, pattern: str, prefix: str, wanted: Wanted, *, now: float | None) -> int:
-        at, given = self._moment(now), self._intake.millis(now)
+        at, given = self._moment(now), self.engine.intake.millis(now)
         after: str | None = None
         timelines = moved = 0
         while True:
@@ -159,7 +140,7 @@ class Preferences:
                 break
             after = page[-1][0]
         if timelines:
-            self.events.emit(Replanned(pattern=pattern, timelines=timelines, moved=moved))
+            self.engine.events.emit(Replanned(pattern=pattern, timelines=timelines, moved=moved))
         return moved
 
     def _planned(self, key: str, slot: Slot, *, now: Millis, given: Millis | None) -> Replan | None:
@@ -170,7 +151,7 @@ class Preferences:
                 override = self._renewed(key, override, now=now, given=given)
             terms, cool_down = self._numbers(key, override, iteration=slot.iteration, now=now)
         except Exception as error:  # noqa: BLE001  # a policy that fails must not keep the others from being planned
-            self._policies.report(key, self._source(key, slot.override), error)
+            self.engine.policies.report(key, self._source(key, slot.override), error)
             return None
         is_moved = override is not None and slot.override is not None and override.since != slot.override.since
         is_off = override is not None and override.off
@@ -192,48 +173,7 @@ class Preferences:
         """The terms and the cool-down that are in force."""
         if override is not None:
             return override.terms, override.cool_down(iteration)
-        return self._policies.terms(key, now), self._policies.of(key).cool_down(iteration)
+        return self.engine.policies.terms(key, now), self.engine.policies.of(key).cool_down(iteration)
 
     def _source(self, key: str, override: Override | None) -> str:
-        return self._policies.source_of(key) if override is None else "override"
-
-
-class _Change:
-    """What differs between the policies that are noted and those of this program.
-
-    Programs with other patterns may deliver from the same store: what they noted stays, and their timelines too.
-    """
-
-    def __init__(self, before: Fingerprint, after: Fingerprint) -> None:
-        self._are_zones_other = before.zones != after.zones
-        self._before, self._after = _patterns(before.policies), _patterns(after.policies)
-        others = {p: text for p, text in before.policies.items() if self._after.find(p) is None}
-        self.together = Fingerprint({**others, **after.policies}, {**before.cadences, **after.cadences}, after.zones)
-        changed = [name for name, text in after.policies.items() if before.policies.get(name) != text]
-        changed += [name for name in before.policies if name not in self.together.policies]
-        self._cadences = {name for name, text in after.cadences.items() if before.cadences.get(name) != text}
-        is_for_all = bool(self._cadences) or self._are_zones_other
-        self.pattern = "*" if self._are_zones_other else ", ".join(sorted(changed)) or "*"
-        self.prefix = changed[0].partition("*")[0] if len(changed) == 1 and not is_for_all else ""
-
-    def is_wanted(self, timeline: str, slot: Slot) -> bool:
-        if slot.override is not None:
-            has_window = slot.override.terms.openings is not None
-            return slot.override.cadence in self._cadences or (self._are_zones_other and has_window)
-        text = self._after.find(timeline)
-        return text is not None and text != self._before.find(timeline)
-
-
-def _patterns(texts: dict[str, str]) -> Patterns[str]:
-    patterns: Patterns[str] = Patterns()
-    for pattern, text in texts.items():
-        patterns.add(pattern, text)
-    return patterns
-
-
-def _fingerprint(note: bytes | None) -> Fingerprint | None:
-    """The fingerprint in a note; None if there is none, or if it can't be read."""
-    try:
-        return None if note is None else msgspec.json.decode(note, type=Fingerprint)
-    except msgspec.DecodeError:
-        return None
+        return self.engine.policies.source_of(key) if override is None else "override"

@@ -2,25 +2,17 @@
 
 import json
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
 
-from digestif.attempts.contents import decode
 from digestif.attempts.failures import failure_of, latest_failures
-from digestif.attempts.outages import Outages
-from digestif.attempts.sampling import samples
-from digestif.attempts.worker_notes import is_unhandled, live_workers
 from digestif.core.backlog import Backlog, Overview, backlog
-from digestif.core.capacity import Cursor, Stored, age_order, merged, weight_of, within_bytes
+from digestif.core.capacity import Stored
 from digestif.core.damage import Damage
 from digestif.core.explain import MOST_LETTERS, Explanation, explain
 from digestif.core.failures import FailedAttempt
 from digestif.core.ledger import Ledger, Verification
-from digestif.core.machine import MOVING, Slot, is_live
+from digestif.core.machine import MOVING, Slot
 from digestif.core.outages import ChannelOutage
-from digestif.core.policy import Policy
 from digestif.core.records import (
     DeadLetter,
     Fate,
@@ -40,43 +32,27 @@ from digestif.core.sightings import fate_in, possible_fates
 from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.workers import LiveWorker
+from digestif.engine import Engine
 from digestif.errors import ConfigError, InvalidState, StoreError
-from digestif.events.base import Events
 from digestif.events.engine import Dropped
-from digestif.intake.arrivals import Intake, check_limit, check_text, check_time
-from digestif.intake.policies import Policies
-from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_RECORDS, PAGE_TIMELINES, Requeue, Store
-from digestif.stores.codec import Sealer
+from digestif.intake.arrivals import check_limit, check_text, check_time
+from digestif.notes.samples import samples
+from digestif.notes.workers import is_unhandled, live_workers
+from digestif.stored_records import dead_stored, decoded, peek_stored
+from digestif.stores.base import HISTORY_KEYS, HISTORY_LIMIT, PAGE_TIMELINES, Requeue, Store
 from digestif.stores.deletion import delete_timeline, sweep
 from digestif.stores.partitions import visit
 from digestif.stores.reader import DUE, PAUSED, Order, Part, Place
 
 COUNTED = 60  # timelines that an overview counts itself, for each number
 FRESH: Millis = 60_000  # for which an overview shows the counts of a sample
-FIRST_PAGE = 32  # records that are read first where few bytes may be read; the next pages are twice as large
-TRIED = "tried"  # a note that is never written: `check` swaps nothing for nothing, which is a write all the same
-
-
-class StoredPage(NamedTuple):
-    """Records as they are stored, newest first, and how many there are; exact if these are all."""
-
-    records: list[Stored]
-    total: int
 
 
 class Queries:
     """What operators ask of a store, and do with timelines and dead letters."""
 
+    engine: Engine
     store: Store
-    events: Events
-    _intake: Intake
-    _outages: Outages
-    _policies: Policies
-    _sealer: Sealer
-
-    def _time(self, partition: int, at: Millis | None) -> Millis:
-        """The given time, else the time of the store's clock."""
-        return self.store.time(partition) if at is None else at
 
     # Operating
 
@@ -85,7 +61,7 @@ class Queries:
 
         It deletes what is there when the call begins, so that it ends however busy producers are.
         """
-        key, at = check_timeline(timeline), self._intake.millis(now)
+        key, at = check_timeline(timeline), self.engine.intake.millis(now)
         return delete_timeline(self.store, key, now=at)
 
     def flush(self, timeline: str, *, now: float | None = None) -> bool:
@@ -93,15 +69,15 @@ class Queries:
 
         It takes the name of a timeline, not a pattern. True without any record only ends its cool-down.
         """
-        return self.store.flush(check_timeline(timeline), now=self._intake.millis(now))
+        return self.store.flush(check_timeline(timeline), now=self.engine.intake.millis(now))
 
     def pause(self, timeline: str, *, now: float | None = None) -> bool:
         """Stop deliveries of a timeline, which goes on accepting records. False if it is paused already."""
-        return self.store.pause(check_timeline(timeline), True, now=self._intake.millis(now))
+        return self.store.pause(check_timeline(timeline), True, now=self.engine.intake.millis(now))
 
     def resume(self, timeline: str, *, now: float | None = None) -> bool:
         """End the pause of a timeline. False if it is not paused."""
-        return self.store.pause(check_timeline(timeline), False, now=self._intake.millis(now))
+        return self.store.pause(check_timeline(timeline), False, now=self.engine.intake.millis(now))
 
     def replay(self, digest_id: str, *, now: float | None = None) -> bool:
         """Make a dead letter the next digest of its timeline. False if there is none; Busy if another is unfinished."""
@@ -109,7 +85,7 @@ class Queries:
         own = None if letter is None else self.store.inspect(letter.timeline).override
         if letter is not None and own is not None and own.off:
             raise InvalidState(f"{letter.timeline!r} is switched off: prefer() another cadence before you replay")
-        return self.store.replay(digest_id, now=self._intake.millis(now))
+        return self.store.replay(digest_id, now=self.engine.intake.millis(now))
 
     def requeue(self, digest_id: str, *, force: bool = False, now: float | None = None) -> bool:
         """Make the records of a dead letter pending again: they go out with the next digest of their timeline.
@@ -120,20 +96,20 @@ class Queries:
         letter = self.store.letter(check_text("digest_id", digest_id))
         if letter is None:
             return False
-        timeline, moment = letter.timeline, to_millis(self._intake.seconds(now))
-        terms, delay = self._policies.terms(timeline, moment), self._policies.of(timeline).cool_down(0)
+        timeline, moment = letter.timeline, to_millis(self.engine.intake.seconds(now))
+        terms, delay = self.engine.policies.terms(timeline, moment), self.engine.policies.of(timeline).cool_down(0)
         request, found = Requeue(digest_id, terms, delay, force), False
-        while (page := self.store.requeue(request, now=self._intake.millis(now))) is not None:
+        while (page := self.store.requeue(request, now=self.engine.intake.millis(now))) is not None:
             found = True
             if page.dropped:
-                self.events.emit(Dropped(timeline=timeline, records=page.dropped))
+                self.engine.events.emit(Dropped(timeline=timeline, records=page.dropped))
             if not page.more:
                 break
         return found
 
     def discard(self, digest_id: str, *, now: float | None = None) -> bool:
         """Discard a dead letter; its records count as deleted. False if there is none."""
-        found = self.store.discard(check_text("digest_id", digest_id), now=self._intake.millis(now))
+        found = self.store.discard(check_text("digest_id", digest_id), now=self.engine.intake.millis(now))
         sweep(self.store, wanted=found)
         return found
 
@@ -199,38 +175,14 @@ class Queries:
 
     def peek(self, key: str, limit: int | None = None, *, now: float | None = None) -> list[Record]:
         """The records that the next digest would carry, newest first; with a limit, only the newest are read."""
-        return self._decoded(self._peek_stored(key, limit, now=now).records)
-
-    def _peek_stored(
-        self, key: str, limit: int | None, *, room: int | None = None, now: float | None = None
-    ) -> StoredPage:
-        """Read what `peek` shows, without decoding it; not much more than `room` bytes, at least one record."""
-        slot = self.store.inspect(check_timeline(key))
-        digest, policy = slot.digest, self._policies.in_force(key, slot.override).policy
-        if digest is None or is_live(slot, now=to_millis(self._intake.seconds(now))):
-            parts, count = [Part.PENDING], slot.pending
-        elif digest.frozen or slot.state is State.OPEN:
-            parts, count = [Part.DIGEST], digest.records
-        else:
-            parts, count = [Part.DIGEST, Part.PENDING], digest.records + slot.pending
-        read = [_read(partial(self.store.records, key, part), _most(limit), room) for part in parts]
-        carried = read[0].records
-        if parts != [Part.DIGEST]:
-            *older, newer = (page.records for page in read)
-            carried = _cut(merged(chain(*older), newer, capacity=policy.capacity), policy)
-        if all(page.is_whole for page in read):
-            count = len(carried)
-        elif policy.capacity is not None:
-            count = min(count, policy.capacity)
-        shown = carried[:limit]
-        return StoredPage(shown[: within_bytes(shown, room)], total=max(count, len(shown)))
+        return decoded(self.engine, peek_stored(self.engine, key, limit, now=now).records)
 
     def explain(self, key: str, *, now: float | None = None) -> Explanation:
         """Why a timeline is due when it is: policy, rule, arithmetic, window, and what would change it."""
         slot = self.store.inspect(check_timeline(key))
-        found = self._policies.in_force(key, slot.override)
-        at = to_millis(self._intake.seconds(now))
-        outage, moving = self._outages.shown_for(key, now=at), self.store.moving_since() is not None
+        found = self.engine.policies.in_force(key, slot.override)
+        at = to_millis(self.engine.intake.seconds(now))
+        outage, moving = self.engine.outages.shown_for(key, now=at), self.store.moving_since() is not None
         workers = self.workers(now=now)
         return explain(
             key,
@@ -310,40 +262,40 @@ class Queries:
 
     def backlog(self, *, now: float | None = None) -> Backlog:
         """How many timelines are stored, how many are due, and how late the most overdue one is."""
-        at = self._time(0, self._intake.millis(now))
-        ttl = self._policies.shortest_ttl  # for records with a longer ttl the age is too low, never too high
+        at = self.engine.time(0, self.engine.intake.millis(now))
+        ttl = self.engine.policies.shortest_ttl  # for records with a longer ttl the age is too low, never too high
         return backlog(self.store.standing(now=at), now=at, ttl=None if ttl is None else to_millis(ttl))
 
     def overview(self, *, now: float | None = None) -> Overview:
         """The backlog with few rows read: in a large store the counts of timelines are those of the last sample."""
-        at = self._time(0, self._intake.millis(now))
+        at = self.engine.time(0, self.engine.intake.millis(now))
         standing = self.store.standing(now=at, most=COUNTED)
         at_least = not self.store.counts_at_once and max(standing.timelines, standing.due) >= COUNTED
         found = samples(self.store, since=at - FRESH, now=at)[-1:] if at_least else []
         for last in found:
             standing = with_counts(standing, last)
-        ttl = self._policies.shortest_ttl
+        ttl = self.engine.policies.shortest_ttl
         shown = backlog(standing, now=at, ttl=None if ttl is None else to_millis(ttl))
         counted = found[0].at if found else to_seconds(at)
         return Overview(backlog=shown, counted=counted, at_least=at_least and not found)
 
     def outages(self, *, now: float | None = None) -> list[ChannelOutage]:
         """The channels that are unavailable, or have just come back: why, since when, and when that is tried again."""
-        return self._outages.shown(now=self._time(0, self._intake.millis(now)))
+        return self.engine.outages.shown(now=self.engine.time(0, self.engine.intake.millis(now)))
 
     def failures(self, limit: int = 10, *, now: float | None = None) -> list[FailedAttempt]:
         """Why digests failed that are tried again, the latest first. It looks at the latest 50 failures."""
         check_limit("limit", limit)
-        return latest_failures(self.store, limit=limit, now=self._time(0, self._intake.millis(now)))
+        return latest_failures(self.store, limit=limit, now=self.engine.time(0, self.engine.intake.millis(now)))
 
     def workers(self, *, now: float | None = None) -> list[LiveWorker]:
         """The workers of all processes that were seen in the last minute, by name, and which timelines they serve."""
-        return live_workers(self.store, now=self._time(0, self._intake.millis(now)))
+        return live_workers(self.store, now=self.engine.time(0, self.engine.intake.millis(now)))
 
     def samples(self, since: float | None = None, *, now: float | None = None) -> list[Sample]:
         """What was counted every ten seconds in the last 24 hours, the oldest first; workers and services note it."""
         first = None if since is None else to_millis(check_time("since", since))
-        return samples(self.store, since=first, now=self._time(0, self._intake.millis(now)))
+        return samples(self.store, since=first, now=self.engine.time(0, self.engine.intake.millis(now)))
 
     def ledger(self, *, now: float | None = None) -> Ledger:
         """How many records were accepted, and what became of them."""
@@ -362,7 +314,7 @@ class Queries:
         problems: dict[str, None] = {}  # partitions of one server fail alike
         for partition in range(self.store.partitions):
             try:
-                self.store.swap_note(partition, TRIED, None, None)
+                self.store.swap_note(partition, "never written", None, None)  # a write that changes nothing
             except (StoreError, ConfigError) as error:
                 problems[str(error)] = None
         if not problems and self.store.moving_since() is not None:
@@ -378,12 +330,12 @@ class Queries:
 
         Records of damaged timelines become dead letters, which can be read, replayed and discarded.
         """
-        at = self._intake.millis(now)
+        at = self.engine.intake.millis(now)
 
         def damages(partition: int) -> Iterator[Damage]:
             yield from self.store.repair(partition, dry_run=dry_run, now=at)
 
-        return list(visit(self.store, "repair", damages, self.events))
+        return list(visit(self.store, "repair", damages, self.engine.events))
 
     def dead_letters(
         self,
@@ -409,17 +361,7 @@ class Queries:
 
     def dead_records(self, digest_id: str, limit: int | None = None, *, now: float | None = None) -> list[Record]:
         """The records of a dead letter whose values can be read, newest first; with a limit, only the newest."""
-        return self._decoded(self._dead_stored(digest_id, limit))
-
-    def _decoded(self, records: Sequence[Stored]) -> list[Record]:
-        """Decode records; those whose values can't be read are left out."""
-        return decode(records, self._sealer)[0]
-
-    def _dead_stored(self, digest_id: str, limit: int | None, *, room: int | None = None) -> list[Stored]:
-        """Read the records of a dead letter, without decoding them; at most `room` bytes, at least one record."""
-        letter_id = check_text("digest_id", digest_id)
-        found = _read(partial(self.store.letter_records, letter_id), _most(limit), room).records
-        return found[: within_bytes(found, room)]
+        return decoded(self.engine, dead_stored(self.engine, digest_id, limit))
 
     def history(
         self, timeline: str | None = None, limit: int = 100, *, prefix: str = "", now: float | None = None
@@ -468,13 +410,6 @@ def _place(cursor: str, order: Order | None) -> Place:
     return tuple(place)
 
 
-def _most(limit: int | None) -> int | None:
-    """How many records are read; None: all of them."""
-    if limit is not None:
-        check_limit("limit", limit)
-    return limit
-
-
 def _timeline(key: str, slot: Slot) -> Timeline:
     return Timeline(
         key=key,
@@ -489,34 +424,3 @@ def _timeline(key: str, slot: Slot) -> Timeline:
         off=slot.override is not None and slot.override.off,
         cadence=None if slot.override is None else slot.override.cadence,
     )
-
-
-def _cut(newest_first: list[Stored], policy: Policy) -> list[Stored]:
-    """Without the oldest records beyond the policy's `max_bytes`."""
-    return newest_first[: within_bytes(newest_first, policy.max_bytes)]
-
-
-class _Read(NamedTuple):
-    records: list[Stored]  # newest first
-    is_whole: bool  # there are no more of them
-
-
-class _ReadPage(Protocol):
-    def __call__(self, *, after: Cursor | None, limit: int) -> list[Stored]: ...
-
-
-def _read(read: _ReadPage, most: int | None, room: int | None) -> _Read:
-    """Read pages until there are no more records, `most` are read, or their payloads have `room` bytes.
-
-    The first pages are small if the room is bounded, so that large values exceed it by little.
-    """
-    found: list[Stored] = []
-    weight, size = 0, PAGE_RECORDS if room is None else FIRST_PAGE
-    while (most is None or len(found) < most) and (room is None or weight < room):
-        left = PAGE_RECORDS if most is None else most - len(found)
-        page = read(after=age_order(found[-1]) if found else None, limit=min(size, left, PAGE_RECORDS))
-        if not page:
-            return _Read(found, is_whole=True)
-        found += page
-        weight, size = weight + weight_of(page), 2 * size
-    return _Read(found, is_whole=False)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,7 +35,7 @@ class DaemonThreads(Executor):
             if self._busy > self._started and self._started < self._count:
                 self._started += 1
                 threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
-        self._tasks.put((future, lambda: fn(*args, **kwargs)))
+        self._tasks.put((future, partial(fn, *args, **kwargs)))
         return future
 
     def _work(self) -> None:
@@ -60,7 +61,7 @@ class DaemonThreads(Executor):
         """Run a call in one of the threads, with the caller's context variables."""
         context = copy_context()
         loop = asyncio.get_running_loop()
-        value, error = await loop.run_in_executor(self, lambda: context.run(_outcome, call))
+        value, error = await loop.run_in_executor(self, context.run, outcome, call)
         if error is not None:
             try:
                 raise error
@@ -71,25 +72,27 @@ class DaemonThreads(Executor):
 
 def on_fresh_stack(call: Callable[[A], T], argument: A) -> Future[T]:
     """Make a call in a fresh thread, whose stack is empty, and wait for its outcome."""
-    outcome: Future[T] = Future()
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
             result = call(argument)
         except BaseException as error:  # noqa: BLE001  # the caller gets it
-            outcome.set_exception(error)
+            future.set_exception(error)
         else:
-            outcome.set_result(result)
+            future.set_result(result)
 
     threading.Thread(target=run, name="digestif-fresh-stack", daemon=True).start()
-    outcome.exception()
-    return outcome
+    future.exception()
+    return future
 
 
-def _outcome(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
+def outcome(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """Make a call, and return its value or its error: a future can't carry every error into an event loop.
+
+    It refuses a StopIteration, and the caller would wait for ever. A coroutine that raises one raises a RuntimeError.
+    """
     try:
         return call(), None
-    except StopIteration as error:  # a future can't carry it: the caller would wait for ever
-        return None, RuntimeError(f"StopIteration: {error}")
-    except Exception as error:  # noqa: BLE001  # raised in the caller
+    except BaseException as error:  # noqa: BLE001  # raised in the caller
         return None, error

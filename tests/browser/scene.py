@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from digestif import DeliveryFailed, Digest, Digests, InvalidState, Policy, Record, Unavailable
-from digestif.attempts.sampling import Sampler
+from digestif.notes.samples import Sampler
 from tests.service.programs import started
 
 DAY = 86_400

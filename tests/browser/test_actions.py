@@ -19,7 +19,7 @@ from tests.service.harness import Client, serving, settings_with, token_of
 
 @pytest.fixture
 def digests(service: Service) -> Digests:
-    return service.digests._digests
+    return service.digests.sync
 
 
 @pytest.fixture
@@ -314,7 +314,7 @@ def test_logging_in_with_a_wrong_and_a_right_token_and_out_again(desk: Desk) -> 
 def test_a_reader_finds_no_buttons(desk: Desk) -> None:
     text, token = token_of("reader", Scope.READ)
     with serving(settings=settings_with(token)) as (client, service):
-        service.digests._digests.add("orders", 1)
+        service.digests.sync.add("orders", 1)
         page = desk.page
         page.goto(f"{client.url}/timeline?key=orders")
         page.get_by_label("Token").fill(text)

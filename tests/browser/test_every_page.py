@@ -80,7 +80,7 @@ def test_lists_with_idle_timelines_and_subjects_have_no_serious_barrier(
 ) -> None:
     service.digests.route("*", channel=f"file://{tmp_path}/out")
     service.digests.keep_messages()
-    digests = service.digests._digests
+    digests = service.digests.sync
     digests.add("mail:ada", {"title": "A subject that is longer than a phone is wide, by far"})
     digests.deliver("mail:ada")
     digests.flush("mail:ada")
@@ -102,7 +102,7 @@ def test_lists_with_idle_timelines_and_subjects_have_no_serious_barrier(
 def test_a_list_shows_a_usual_reason_whole(
     chromium: Browser, service: Service, client: Client, path: str, width: int
 ) -> None:
-    bury(service.digests._digests, "mail:ada", "127.0.0.1 answered 400: no such customer")
+    bury(service.digests.sync, "mail:ada", "127.0.0.1 answered 400: no such customer")
     desk = Desk(chromium, viewport={"width": width, "height": 800}, java_script_enabled=False)
     desk.page.goto(client.url + path)
     reason = desk.page.get_by_text("no such customer")
@@ -154,7 +154,7 @@ def test_pages_that_need_something_first_have_no_serious_barrier(
             desk.page.goto(f"{guarded.url}/login")
             assert barriers(desk.page) == []
     else:
-        desk.page.goto(f"{client.url}/dead-letter?id={bury(service.digests._digests, 'a')}")
+        desk.page.goto(f"{client.url}/dead-letter?id={bury(service.digests.sync, 'a')}")
         assert barriers(desk.page) == []
         desk.page.get_by_role("button", name="Discard…").click()
         expect(desk.page.get_by_role("heading", name="Discard this dead letter?")).to_be_visible()
@@ -235,7 +235,7 @@ def test_a_list_is_filtered_by_keyboard_and_without_javascript(chromium: Browser
 
 
 def test_times_are_shown_in_the_zone_of_the_reader(chromium: Browser, service: Service, client: Client) -> None:
-    digests = service.digests._digests
+    digests = service.digests.sync
     service.digests.route("a", channel="terminal://")  # what no route delivers has no time
     digests.set_policy("a", "minimum=1h,maximum=2h")
     digests.add("a", 1)
@@ -253,7 +253,7 @@ def test_times_are_shown_in_the_zone_of_the_reader(chromium: Browser, service: S
 def test_times_are_shown_in_the_zone_that_the_reader_chooses(
     chromium: Browser, service: Service, client: Client
 ) -> None:
-    digests = service.digests._digests
+    digests = service.digests.sync
     service.digests.route("a", channel="terminal://")  # what no route delivers has no time
     digests.set_policy("a", "minimum=1h,maximum=2h")
     digests.add("a", 1)

@@ -48,7 +48,7 @@ def test_what_another_process_adds_and_delivers_shows_on_an_open_page(client: Cl
 
 
 def test_only_a_page_that_follows_says_whether_it_is_live(client: Client, desk: Desk, service: Service) -> None:
-    service.digests._digests.add("orders", 1, key="r")
+    service.digests.sync.add("orders", 1, key="r")
     pulse = desk.page.locator("#pulse")
 
     desk.page.goto(f"{client.url}/timeline?key=orders")
@@ -61,8 +61,8 @@ def test_only_a_page_that_follows_says_whether_it_is_live(client: Client, desk: 
 
 def test_the_next_delivery_counts_down(client: Client, desk: Desk, service: Service) -> None:
     service.digests.route("orders", channel="terminal://")  # what no route delivers has no time
-    service.digests._digests.set_policy("orders", "first=1h")
-    service.digests._digests.add("orders", 1)
+    service.digests.sync.set_policy("orders", "first=1h")
+    service.digests.sync.add("orders", 1)
     desk.page.goto(f"{client.url}/timelines")
     due = desk.page.locator("td time[data-time=due]")
     seen = due.inner_text()

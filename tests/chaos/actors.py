@@ -1,16 +1,24 @@
-"""The actors of a simulated world: producers, operators, tasks of a queue, and workers, with real `Attempts` each."""
+"""The actors of a simulated world: producers, operators, tasks of a queue, and workers, with a real `Pipeline` each."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from digestif.attempts import Attempt, Attempts, Handlers, Kind, Page, Room
+from digestif.attempts.delivery import Delivery
+from digestif.attempts.handlers import Handlers, Kind
 from digestif.attempts.lease_watch import LeaseWatch
+from digestif.attempts.leases import HeldLease
+from digestif.attempts.maintenance import maintain
 from digestif.attempts.outages import Outages
+from digestif.attempts.pipeline import Pipeline
+from digestif.attempts.room import Room
+from digestif.attempts.stages import Judged, Page
+from digestif.attempts.steps import Deliver, Finished, Steps, advance, run
+from digestif.attempts.submission import Unanswerable
 from digestif.core.policy import Policy
 from digestif.core.times import Millis
-from digestif.core.verdicts import Verdict, give_back
+from digestif.core.verdicts import give_back
 from digestif.errors import ConfigError, InvalidState, StaleLease, StoreError, StoreUnavailable
 from digestif.intake.policies import Policies
 from digestif.stores import base
@@ -53,10 +61,10 @@ def no_outages(world: World, ear: Ear) -> Outages:
 
 
 class Task:
-    """An attempt that a worker holds."""
+    """A delivery that a worker has in hand."""
 
-    def __init__(self, attempt: Attempt) -> None:
-        self.attempt = attempt
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
         self.is_begun = False
         self.ends: Millis = 0
         self.error: Exception | None = None
@@ -65,7 +73,7 @@ class Task:
 class Worker(Process):
     """One process whose threads call the store side by side, and handlers that end when chance says so.
 
-    What it claims and when, and which endings it tells again, is decided as in `digestif.worker.loop`.
+    What it claims and when, and which endings it tells again, is decided as in `digestif.worker`.
     """
 
     def __init__(self, world: World, name: str, *, limited: bool = False) -> None:
@@ -75,7 +83,7 @@ class Worker(Process):
         self.is_limited = limited and chances.happens(0.2)
         skew = chances.choice([None, None, None, 0, -400, 700])
         self.ear = Ear(world, self)
-        self._attempts = Attempts(
+        self._pipeline = Pipeline(
             cast(Store, Wire(world)),
             policies=KNOWN,
             sealer=LEARNED if chances.happens(0.6) else PLAIN,
@@ -90,7 +98,7 @@ class Worker(Process):
         self._claims = 0  # under way
         self._claims_suspects = False
         self._tried: dict[Lease, Millis] = {}  # suspects, and since when each is tried
-        self._judged: dict[bool, deque[tuple[Attempt, Verdict]]] = {False: deque(), True: deque()}  # again?
+        self._judged: dict[bool, deque[Judged]] = {False: deque(), True: deque()}  # again?
         self.tasks: list[Task] = []
         self.beats_at = world.times.steady + world.lease // 3
         self._is_stopping = False
@@ -171,7 +179,7 @@ class Worker(Process):
         suspects = self._suspects
         if suspects.are_tried:
             return
-        if not suspects.are_next:
+        if not suspects.hold_others():
             self._claim()
         elif self._holds_nothing or suspects.wait_no_longer:
             self._try_suspects(alone=self._holds_nothing)
@@ -184,39 +192,38 @@ class Worker(Process):
         limit = chances.randint(1, max(1, MOST_IN_HAND - len(self.tasks)))
         places = None if chances.happens(0.9) else dict.fromkeys(Kind, limit - 1)
         room = Room(places, records=self._world.pages.records_in_hand)
-        page = self._take_on(lambda: self._attempts.claim(limit, room=room))
-        self._suspects.saw(page.suspect, looked_everywhere=page.claimed < limit)
+        page = self._take_on(self._pipeline.claim(limit, room=room))
+        self._suspects.saw(page.suspect_since, looked_everywhere=page.claimed < limit)
         if page.claimed == 0 and self._suspects.exist and self._holds_nothing:
             self._try_suspects(alone=True)
 
     def _try_suspects(self, *, alone: bool) -> None:
-        tried: list[Attempt] = []
+        tried: list[HeldLease] = []
         room = Room(records=self._world.pages.records_in_hand)
-        self._suspects.begin_claim()
+        size = self._suspects.begin_claim(self._world.pages.suspects)
         self._claims_suspects = True
         try:
-            size = self._suspects.group_size(self._world.pages.suspects)
-            page = self._take_on(lambda: self._attempts.claim_suspects(size, alone=alone, room=room))
-            tried = [*page.attempts, *(attempt for attempt, _ in page.judged)]
+            page = self._take_on(self._pipeline.claim_suspects(size, alone=alone, room=room))
+            tried = [*(each.claimed.held for each in page.loaded), *(each.held for each in page.judged)]
         finally:
             self._claims_suspects = False
-            self._tried |= dict.fromkeys((attempt.lease for attempt in tried), self._world.times.steady)
+            self._tried |= dict.fromkeys((held.lease for held in tried), self._world.times.steady)
             self._suspects.end_claim(tried)
 
     def _has_in_hand(self, lease: Lease) -> bool:
-        return any(task.attempt.lease is lease for task in self.tasks)
+        return any(task.delivery.held.lease is lease for task in self.tasks)
 
     @property
     def _holds_nothing(self) -> bool:
         return not self._claims and not self.tasks
 
-    def _take_on(self, claim: Callable[[], Page]) -> Page:
+    def _take_on(self, claim: Steps[Page]) -> Page:
         self._claims += 1
         try:
-            page = claim()
+            page = run(claim)
         finally:
             self._claims -= 1
-        self.tasks += map(Task, page.attempts)
+        self.tasks += [Task(Delivery(each)) for each in page.loaded]
         self._judged[False] += page.judged
         if page.error is not None:
             raise page.error
@@ -231,60 +238,60 @@ class Worker(Process):
     def _tell(self, *, again: bool) -> None:
         waiting = self._judged[again]
         page = [waiting.popleft() for _ in range(min(len(waiting), base.PAGE_TIMELINES))]
-        answers = self._attempts.end(page)
+        answers = run(self._pipeline.end(page))
         for one, answer in zip(page, answers, strict=True):
-            if isinstance(answer, StoreError) and not one[0].is_ended:
+            if isinstance(answer, StoreError) and not isinstance(answer, Unanswerable):
                 self._judged[True].append(one)
 
     def maintain(self) -> None:
-        self._attempts.maintain()
+        maintain(self._pipeline)
 
     def begin(self) -> None:
         """Call a handler: from here on the digest may have gone out."""
         world = self._world
         task = next(task for task in self.tasks if not task.is_begun)
-        world.note("hands out", task.attempt.digest)
-        world.book.hand(task.attempt)
+        world.note("hands out", task.delivery.digest)
+        world.book.hand(task.delivery)
         self._see_who_is_alone(task)
         task.is_begun = True
-        world.meet(task.attempt.digest)
+        world.meet(task.delivery.digest)
         if not world.is_calm:
             task.ends = world.times.steady + world.chances.choice([0, 0, 10, 1000, 2 * world.lease])
             task.error = world.failure()
 
     def _see_who_is_alone(self, task: Task) -> None:
-        attempts = [task.attempt, *(each.attempt for each in self.tasks if each.is_begun)]
-        if len(attempts) > 1:
-            leases = [attempt.lease for attempt in attempts]
+        deliveries = [task.delivery, *(each.delivery for each in self.tasks if each.is_begun)]
+        if len(deliveries) > 1:
+            leases = [delivery.held.lease for delivery in deliveries]
             sizes = [self._world.book.group_of(lease) for lease in leases]
             require(not any(0 < size < len(leases) for size in sizes), "{} run beside each other: {}", sizes, leases)
 
     def finish(self) -> None:
         task = next(filter(self._is_over, self.tasks))
         self.tasks.remove(task)
-        self._world.note("handler ends:", task.attempt.lease, task.error)
+        self._world.note("handler ends:", task.delivery.held.lease, task.error)
         if task.error is not None:
-            self._world.book.failed(task.attempt, task.error)
-        self._judged[False].append((task.attempt, self._attempts.judge(task.attempt, task.error)))
+            self._world.book.failed(task.delivery, task.error)
+        self._judged[False].append(self._pipeline.judge(task.delivery, task.error))
 
     def stop(self) -> None:
         """As after SIGTERM: give back what is not finished, say so, and vanish."""
         self._is_stopping = True
         for task in self.tasks:
-            self._world.note("gives back", task.attempt.lease, task.is_begun)
-            self._judged[False].append((task.attempt, give_back(begun=task.is_begun)))
+            self._world.note("gives back", task.delivery.held.lease, task.is_begun)
+            self._judged[False].append(task.delivery.judged(give_back(begun=task.is_begun)))
         self.tasks.clear()
         for _ in range(self._world.chances.choice([0, 1, 3])):
             self.tell()
             self.tell_again()
-        for attempt, verdict in self._unended:
-            self._attempts.abandon(attempt, verdict, StoreUnavailable("it did not answer in time"))
+        for judged in self._unended:
+            self._pipeline.reports.abandoned(judged, StoreUnavailable("it did not answer in time"))
         self._world.note("stops")
         self.ear.expect_silence()
         self.is_dead = True
 
     @property
-    def _unended(self) -> Iterable[tuple[Attempt, Verdict]]:
+    def _unended(self) -> Iterable[Judged]:
         return [*self._judged[False], *self._judged[True]]
 
     def renew(self) -> None:
@@ -293,12 +300,17 @@ class Worker(Process):
         self.beats_at = world.times.steady + world.lease // 3
         self._received = list(filter(self._is_current, self._received))
         is_alone = self._busy == ["beat"]
-        held = self._received if is_alone else [task.attempt.lease for task in self.tasks]
+        held = self._received if is_alone else [task.delivery.held.lease for task in self.tasks]
         held = list(filter(self._is_current, held))
         has_nothing = is_alone and not self.tasks and not self._unended
+        disturbed = [lease for lease in held if world.book.keeps_group(lease)]
         begin, beat = len(world.trace), f"{self.name}.beat"
-        self._attempts.renew()
-        asked = [lease for entry in world.trace[begin:] if entry[1] == beat for lease in _extended(entry)]
+        self._pipeline.renew()
+        told = [entry for entry in world.trace[begin:] if entry[1] == beat]
+        asked = [lease for entry in told for lease in _extended(entry)]
+        as_group = [lease for entry in told if _is_of_groups(entry) for lease in _extended(entry)]
+        for lease in disturbed:
+            require(lease not in as_group, "others run beside it, and it was renewed as a group: {}", lease)
         for lease in held:
             if self._is_current(lease) and lease not in asked and lease not in self._lost:
                 raise Violation(f"a lease that is held was not renewed: {lease}")
@@ -327,6 +339,11 @@ def _extended(entry: tuple[Any, ...]) -> Sequence[Lease]:
     return ()
 
 
+def _is_of_groups(entry: tuple[Any, ...]) -> bool:
+    """True if a line of the trace says that leases were renewed together with the sizes of their groups."""
+    return entry[2] == "extend" and bool(entry[4].get("alone", True))
+
+
 class Courier:
     """Delivers one timeline by its handler, as a task of another queue does, or in a block of `digest()`.
 
@@ -339,7 +356,7 @@ class Courier:
         self._world = world
         self._timeline = timeline
         self._ear = Ear(world, process)
-        self._attempts = Attempts(
+        self._pipeline = Pipeline(
             cast(Store, Wire(world)),
             policies=KNOWN,
             sealer=LEARNED,
@@ -351,7 +368,12 @@ class Courier:
             lease_watch=watch(world),
         )
         self._is_block = timeline != "once" and world.chances.happens(0.3)
-        self._attempt: Attempt | None = None
+        self._steps: Steps[Any] = (
+            self._pipeline.block(timeline)
+            if self._is_block
+            else self._pipeline.deliver(timeline, ALL.required(timeline))
+        )
+        self._delivery: Delivery | None = None
         self._has_ended = False
         self.is_busy = False
 
@@ -364,11 +386,11 @@ class Courier:
         self._world.actor = Actor(self.name, self.process)
         self.is_busy = True
         try:
-            if self._attempt is None:
+            if self._delivery is None:
                 self._begin()
             else:
                 self._has_ended = True
-                self._end(self._attempt)
+                self._end(self._delivery)
         except (StoreError, InvalidState, StaleLease, ConfigError) as error:
             self._world.note("is refused:", error)
             self._has_ended = True
@@ -380,33 +402,37 @@ class Courier:
         if self._has_ended:
             self._ear.expect_silence()
 
+    def leave(self) -> None:
+        """Drive the steps no further."""
+        self._world.actor = Actor(self.name, self.process)
+        self._steps.close()
+
     def _begin(self) -> None:
-        if self._is_block:
-            attempt: Attempt | None = self._attempts.open(self._timeline)
-        else:
-            attempt = self._attempts.open_for(ALL.required(self._timeline), self._timeline)
-        if attempt is None:
+        """Drive the steps to the delivery."""
+        found = advance(self._steps)
+        if isinstance(found, Finished):
             self._has_ended = True
             return
-        self._attempt = attempt
-        self._world.note("hands out", attempt.digest)
-        self._world.book.hand(attempt)
-        self._world.meet(attempt.digest)
+        assert isinstance(found, Deliver)
+        self._delivery = found.delivery
+        self._world.note("hands out", found.delivery.digest)
+        self._world.book.hand(found.delivery)
+        self._world.meet(found.delivery.digest)
 
-    def _end(self, attempt: Attempt) -> None:
+    def _end(self, delivery: Delivery) -> None:
+        """Drive the steps to their end, with what the handler or the block raised."""
         world = self._world
-        error = world.failure()
-        world.note("handler ends:", attempt.lease, error)
+        error: BaseException | None = world.failure()
+        world.note("handler ends:", delivery.held.lease, error)
         if error is not None and world.chances.happens(0.2):
-            self._attempts.fail(attempt, KeyboardInterrupt())
-            return
-        if error is not None:
+            error = KeyboardInterrupt()
+        elif error is not None:
             error = ValueError("no") if self._is_block else error  # in a block every error means the same
-            world.book.failed(attempt, error)
-        if self._is_block and error is not None:
-            self._attempts.fail(attempt, error)
-        else:
-            self._attempts.conclude(attempt, error)
+            world.book.failed(delivery, error)
+        try:
+            advance(self._steps, error=error)
+        except (ValueError, KeyboardInterrupt) as raised:
+            require(raised is error, "another error was raised than that of the block: {}", raised)
 
 
 class Outside(Process):

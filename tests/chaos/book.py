@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from digestif.attempts import Attempt
+from digestif.attempts.delivery import Delivery
+from digestif.attempts.stages import Completed
 from digestif.core.ledger import Ledger
 from digestif.core.machine import Slot
 from digestif.core.policy import Policy
@@ -72,6 +73,7 @@ class Hold:
     until: Millis
     group: int  # the size that is noted of its group of suspects; 0: none
     is_given_back: bool = False  # its holder let it end: a suspect for which there was no memory
+    keeps_group: bool = False  # others began beside it after it had lapsed, or when the store could not be told
 
 
 @dataclass(slots=True)
@@ -284,9 +286,31 @@ class Book:
         life.largest = max(1, hold.group // 2) if hold.group else life.largest
 
     def group_of(self, lease: Lease) -> int:
-        """The size of its group of suspects that is noted in a live lease; 0: none."""
+        """The size of its group of suspects that is noted in a lease, and that bounds what runs beside it; 0: none.
+
+        When others begin beside it, the store is told to clear the size. It does not if the lease has lapsed by then:
+        its token is stale, and it did lapse in that group. It can't if it is not reached: the next renewal tells it.
+        """
+        hold = self._current(lease)
+        return 0 if hold is None or hold.keeps_group else hold.group
+
+    def keeps_group(self, lease: Lease) -> bool:
+        """True if others run beside this lease, and the store still notes the size of its group."""
+        hold = self._current(lease)
+        return hold is not None and hold.keeps_group
+
+    def _current(self, lease: Lease) -> Hold | None:
         hold = self.holds.get(lease.timeline)
-        return hold.group if hold is not None and hold.token == lease.token else 0
+        return hold if hold is not None and hold.token == lease.token else None
+
+    def missed(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call did not reach the store."""
+        if verb == "extend" and kwargs["lease"] and not kwargs.get("alone", True):
+            self._keep_groups(args[0])
+
+    def _keep_groups(self, leases: Iterable[Lease]) -> None:
+        for hold in filter(None, map(self._current, leases)):
+            hold.keeps_group = True
 
     def _forget_retired(self, at: Millis) -> None:
         """A timeline whose open digest lost all its records to quarantine becomes idle when its lease lapsed."""
@@ -312,6 +336,8 @@ class Book:
                 hold.is_given_back = lease == 0
                 noted = self._store.inspect(each.timeline).group
                 require(noted == hold.group, "a group of {}, noted as {}: {}", hold.group, noted, each)
+        if not alone:
+            self._keep_groups(each for each, extended in zip(leases, answer, strict=True) if not extended)
 
     def _saw_maintain(
         self,
@@ -383,9 +409,9 @@ class Book:
 
     # Handing out
 
-    def hand(self, attempt: Attempt) -> None:
+    def hand(self, delivery: Delivery) -> None:
         """A handler is called with a digest."""
-        lease, digest = attempt.lease, attempt.digest
+        lease, digest = delivery.held.lease, delivery.digest
         place = lease.token, lease.timeline
         numbers = tuple(record.value for record in digest.records)
         key = digest.idempotency_key
@@ -397,7 +423,7 @@ class Book:
         require(lease.lapses_alone < self._policies[lease.timeline].lapses, "poison was handed out: {}", lease)
         handing = self.handings[place] = Handing(lease.token, lease.digest_id, key)
         for number in numbers:
-            self._hand_version(number, handing, at_most_once=attempt.is_completed)
+            self._hand_version(number, handing, at_most_once=isinstance(delivery.loaded, Completed))
 
     def _hand_version(self, number: int, handing: Handing, *, at_most_once: bool) -> None:
         version = self.versions[number]
@@ -410,9 +436,9 @@ class Book:
             require(version.fate == "delivered", "record {} went out before its digest was completed", number)
         version.handings.append(handing)
 
-    def failed(self, attempt: Attempt, error: BaseException) -> None:
+    def failed(self, delivery: Delivery, error: BaseException) -> None:
         """A handler has raised."""
-        handing = self.handings[attempt.lease.token, attempt.timeline]
+        handing = self.handings[delivery.held.lease.token, delivery.timeline]
         handing.failed = True
         handing.counts = not (isinstance(error, DeliveryFailed) and error.throttled)
 

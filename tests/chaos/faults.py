@@ -8,12 +8,20 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from digestif.attempts import Attempt, Attempts, Page, attempts, submission
-from digestif.attempts.claims import Claimed, Claims
-from digestif.attempts.process import Running
+from digestif.attempts import leases as attempts_leases
+from digestif.attempts import pipeline, submission
+from digestif.attempts.claims import ClaimedLeases, Claims
+from digestif.attempts.delivery import Delivery
+from digestif.attempts.interrupts import BegunAttempts
+from digestif.attempts.leases import HeldLease, Running
+from digestif.attempts.pipeline import Pipeline
+from digestif.attempts.reports import Reports
+from digestif.attempts.stages import Completed, Completions, Judged, Loaded, Page
+from digestif.attempts.steps import Steps
+from digestif.attempts.submission import Answer
 from digestif.core import machine
 from digestif.core.machine import Slot, Unfinished
-from digestif.core.verdicts import DELIVERED, Verdict
+from digestif.core.verdicts import DELIVERED, Ending
 from digestif.errors import StoreError
 from digestif.events import Ended
 from digestif.stores.base import Completion, Release, Store
@@ -233,93 +241,91 @@ def _quarantine() -> Any:
 @fault()
 def _unanswered() -> Any:
     """endings are dropped when the store does not answer"""
-    right = Attempts.end
+    right = Pipeline.end
 
-    def wrong(self: Attempts, judged: Any) -> Any:
-        return [True if isinstance(answer, StoreError) else answer for answer in right(self, judged)]
+    def wrong(self: Pipeline, judged: Sequence[Judged]) -> Steps[list[Answer]]:
+        answers = yield from right(self, judged)
+        return [Ending.DELIVERED if isinstance(answer, StoreError) else answer for answer in answers]
 
-    return Attempts, "end", wrong
+    return Pipeline, "end", wrong
 
 
 @fault()
 def _give_back() -> Any:
     """a digest whose handler was running is given back as if nothing was tried"""
-    right = submission._release
+    right = submission._released
 
-    def wrong(attempt: Attempt, verdict: Verdict, **facts: Any) -> Release:
-        return right(attempt, replace_verdict(verdict, unknown=False), **facts)
+    def wrong(judged: Judged) -> Release:
+        return right(replace(judged, verdict=replace_verdict(judged.verdict, unknown=False)))
 
-    return submission, "_release", wrong
+    return submission, "_released", wrong
 
 
 @fault("once")
 def _at_most_once() -> Any:
     """what is to be delivered at most once is delivered although the store did not answer"""
 
-    def wrong(self: Attempts, page: Page) -> Page:
-        for attempt in page.attempts:
-            if attempt.handler is not None and attempt.handler.at_most_once:
-                self._submit([(attempt, DELIVERED)])
-                self._stop_renewing(attempt)
-                attempt.is_completed = True
-        return page
+    def wrong(self: Pipeline, loaded: Sequence[Loaded], begun: BegunAttempts) -> Steps[Any]:
+        ready: list[Loaded] = []
+        for each in loaded:
+            yield from submission.submit(self.store, [Delivery(each).judged(DELIVERED)], now=self.now())
+            self.leases.drop(each.claimed.held)
+            completed = Completed(*(getattr(each, field) for field in each.__struct_fields__))
+            begun.reach(completed)
+            ready.append(completed)
+        return Completions(ready, [])
 
-    return Attempts, "_completed_first", wrong
+    return Pipeline, "_complete", wrong
 
 
 @fault()
 def _poison() -> Any:
     """a digest that ends its workers is never buried"""
-    return attempts, "poison", lambda lapses_alone, policy: None
+    return pipeline, "poison", lambda lapses_alone, policy: None
 
 
 @fault()
 def _renewal() -> Any:
     """only the first lease is renewed"""
-    right = attempts._pages
-
-    def renew(self: Attempts) -> None:
-        with patch.object(attempts, "_pages", lambda items: right(items[:1])):
-            renew_all(self)
-
-    renew_all = Attempts.renew
-    return Attempts, "renew", renew
+    return attempts_leases, "pages_of", lambda items: [items[:1]]
 
 
 @fault()
 def _unread() -> Any:
     """leases whose digests could not be read are kept"""
-    right = Attempts._prepared
+    right = Pipeline._load_page
 
-    def wrong(self: Attempts, *args: Any, **options: Any) -> Page:
-        page = right(self, *args, **options)
+    def wrong(self: Pipeline, *args: Any, **options: Any) -> Steps[Page]:
+        page = yield from right(self, *args, **options)
         return page if page.error is None else page._replace(judged=[])
 
-    return Attempts, "_prepared", wrong
+    return Pipeline, "_load_page", wrong
 
 
 @fault()
 def _stop_renewing() -> Any:
     """the end of an old lease ends the renewal of the new lease of the same digest"""
+    right = Reports._end
 
-    def wrong(self: Attempts, attempt: Attempt) -> None:
-        for place, held in list(self._held.items()):
-            if held.lease.digest_id == attempt.lease.digest_id:
-                del self._held[place]
+    def wrong(self: Reports, held: HeldLease, event: Ended) -> None:
+        for each in list(self._leases._held):
+            if each.lease.digest_id == held.lease.digest_id:
+                self._leases.drop(each)
+        right(self, held, event)
 
-    return Attempts, "_stop_renewing", wrong
+    return Reports, "_end", wrong
 
 
 @fault("once")
 def _not_completed() -> Any:
     """what could not be completed before its delivery is held for ever"""
-    right = Attempts._completed_first
+    right = Pipeline._complete
 
-    def wrong(self: Attempts, page: Page) -> Page:
-        judged = list(page.judged)
-        return right(self, page)._replace(judged=judged)
+    def wrong(self: Pipeline, loaded: Sequence[Loaded], begun: BegunAttempts) -> Steps[Any]:
+        done = yield from right(self, loaded, begun)
+        return done._replace(refused=[])
 
-    return Attempts, "_completed_first", wrong
+    return Pipeline, "_complete", wrong
 
 
 @fault()
@@ -327,7 +333,7 @@ def _pages() -> Any:
     """an error forgets the leases that the pages before it gave"""
     right = Claims.claim
 
-    def wrong(self: Claims, limit: int, *facts: Any) -> Claimed:
+    def wrong(self: Claims, limit: int, *facts: Any) -> ClaimedLeases:
         store = self._store
         errors: list[StoreError] = []
 
@@ -357,35 +363,40 @@ def _pages() -> Any:
 @fault()
 def _told_twice() -> Any:
     """the end of an attempt is told twice"""
-    right = Attempts._report
+    right = Reports._end
 
-    def wrong(self: Attempts, attempt: Attempt, event: Ended) -> None:
-        right(self, attempt, event)
-        attempt.is_ended = False
-        right(self, attempt, event)
+    def wrong(self: Reports, held: HeldLease, event: Ended) -> None:
+        right(self, held, event)
+        self._events.emit(event)
 
-    return Attempts, "_report", wrong
+    return Reports, "_end", wrong
 
 
 @fault()
 def _not_told() -> Any:
     """the end of an attempt that lost its lease is not told"""
-    right = Attempts._report_answer
+    right = Reports.ended
 
-    def wrong(self: Attempts, attempt: Attempt, verdict: Verdict, answer: Any) -> None:
-        if answer is False:
-            attempt.is_ended = True
-            self._stop_renewing(attempt)
+    def wrong(self: Reports, judged: Judged, answer: Answer) -> None:
+        if answer is None:
+            self._leases.drop(judged.held)
+            attempts_leases.process().end(judged.held)
         else:
-            right(self, attempt, verdict, answer)
+            right(self, judged, answer)
 
-    return Attempts, "_report_answer", wrong
+    return Reports, "ended", wrong
 
 
 @fault()
 def _others_run() -> Any:
     """alone is noted although others run in the process"""
     return Running, "is_idle", True
+
+
+@fault()
+def _evidence() -> Any:
+    """what begins beside suspects does not clear the size of their group"""
+    return attempts_leases, "_clear_group", lambda disturbed: None
 
 
 # In the worker
@@ -401,7 +412,11 @@ def _others_beside_suspects() -> Any:
 def _others_beside_the_claim() -> Any:
     """others are claimed while suspects are being claimed"""
 
-    def wrong(self: Suspects) -> None:
-        self._is_their_turn = False
+    right = Suspects.begin_claim
+
+    def wrong(self: Suspects, most: int) -> int:
+        size = right(self, most)
+        self._is_claiming = False
+        return size
 
     return Suspects, "begin_claim", wrong

@@ -1,6 +1,7 @@
 """One seed, one life: chaos for a while, then calm, and in the end every record has one fate that is counted."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from digestif.stores.memory import MemoryStore
@@ -36,15 +37,16 @@ def live(seed: int, make: Make, *, kinds: Sequence[str] = tuple(POLICIES)) -> Li
     """Live through what a seed has in store, with timelines of these kinds."""
     world = World(seed, make, _stage, kinds)
     simulation = Simulation(world)
-    violation: BaseException | None = None
+    violations: list[BaseException] = []
     with world.begin():
-        try:
-            world.open()
-            world.stage.play(simulation.step)
-        except (Exception, Violation) as error:  # noqa: BLE001  # whatever it is, it is what the seed found
-            violation = error
+        world.open()
+        for part in (partial(world.stage.play, simulation.step), simulation.leave):
+            try:
+                part()
+            except (Exception, Violation) as error:  # noqa: BLE001  # whatever it is, it is what the seed found
+                violations.append(error)
         world.store.close()
-    return Life(seed, violation, world.trace)
+    return Life(seed, violations[0] if violations else None, world.trace)
 
 
 class Simulation:
@@ -57,8 +59,14 @@ class Simulation:
         self._workers = [Worker(world, f"w{number}", limited=True) for number in range(world.chances.randint(1, 3))]
         self._born = len(self._workers)
         self._couriers: list[Courier] = []
+        self._deliveries: list[Courier] = []  # of all couriers, also of those that crashed
         self._tasks = Process("tasks")  # of another queue
         self._left = world.chances.randint(30, 90)
+
+    def leave(self) -> None:
+        """Close what is left of deliveries, as long as this world is there: garbage would be closed in another one."""
+        for courier in self._deliveries:
+            courier.leave()
 
     def step(self) -> bool:
         """One thing happens. False: that was all."""
@@ -126,6 +134,7 @@ class Simulation:
             self._born += 1
             timeline, process = chances.choice(list(world.policies)), self._process_for_tasks()
             self._couriers.append(Courier(world, timeline, f"c{self._born}", process))
+            self._deliveries.append(self._couriers[-1])
         courier = chances.choice(self._couriers)
         if not courier.is_busy:
             courier.act()
@@ -147,14 +156,14 @@ class Simulation:
         """Faults have stopped: all that is left has to be delivered in some time."""
         world = self._world
         self._note("calm")
+        for courier in self._couriers:
+            if not courier.is_done:
+                courier.act()  # poison ends its process, and with that a worker
         for place, worker in enumerate(self._workers):
             if worker.is_limited:
                 worker.act("hand", worker.stop)
             if worker.is_dead:
                 self._replace(place)
-        for courier in self._couriers:
-            if not courier.is_done:
-                courier.act()
         self._outside.resume_all()
         for round_ in range(ROUNDS):
             self._workers[round_ % len(self._workers)].look_calmly(maintain=round_ % 4 == 0)

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from digestif import clock, ids
-from digestif.attempts import Attempt, attempts
-from digestif.attempts.process import Running
+from digestif.attempts import leases
+from digestif.attempts.leases import HeldLease, Running
 from digestif.core.times import Millis
 
 
@@ -58,11 +58,14 @@ class RunningHere:
     def is_idle(self) -> bool:
         return self._here().is_idle
 
-    def add(self, attempt: Attempt) -> list[Attempt]:
-        return self._here().add(attempt)
+    def __contains__(self, held: HeldLease) -> bool:
+        return held in self._here()
 
-    def remove(self, attempt: Attempt) -> None:
-        self._here().remove(attempt)
+    def begin(self, held: HeldLease) -> None:
+        self._here().begin(held)
+
+    def end(self, held: HeldLease) -> bool:
+        return self._here().end(held)
 
 
 class Pages(NamedTuple):
@@ -81,7 +84,7 @@ def installed(chances: Chances, times: Times, pages: Pages, running: Callable[[]
         (ids, "random", chances),
         (ids, "secrets", chances),
         (clock, "time", times),
-        (attempts, "RUNNING", RunningHere(running)),
+        (leases, "RUNNING", RunningHere(running)),
         *((module, "PAGE_RECORDS", pages.records) for module in _with("PAGE_RECORDS")),
         *((module, "PAGE_TIMELINES", pages.timelines) for module in _with("PAGE_TIMELINES")),
     ]

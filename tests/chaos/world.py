@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from digestif.attempts.process import Running
+from digestif.attempts.leases import Running
 from digestif.core.backoff import Retry
 from digestif.core.capacity import Stored
 from digestif.core.policy import Policy
@@ -181,6 +181,7 @@ class World:
         is_unavailable = self.chances.happens(self.weather.unavailable)
         if is_unavailable and self.chances.happens(0.5):
             self.note("unavailable:", verb, args)
+            self.book.missed(verb, args, kwargs)
             raise StoreUnavailable("told to fail")
         answer = self._do(verb, args, kwargs)
         self._gap(verb, "after")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from digestif import Digest, Digests, Unavailable
-from digestif.attempts.worker_notes import note_worker
 from digestif.core.workers import WorkerNote
+from digestif.notes.workers import note_worker
 from tests.cli.runner import DEFAULT_FILE, Run
 from tests.servers import empty_server
 from tests.stores.postgres.servers import empty_database

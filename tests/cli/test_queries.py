@@ -7,11 +7,11 @@ import click
 import pytest
 
 from digestif import Digests, Policy, Record, Window
-from digestif.attempts.worker_notes import note_worker
 from digestif.cli.output import cells, zone_name
 from digestif.cli.queries import timeline_table
 from digestif.core.times import instant_text
 from digestif.core.workers import WorkerNote
+from digestif.notes.workers import note_worker
 from digestif.stores.base import Burial
 from digestif.stores.transfer import ExportSource
 from tests.cli.runner import Run

@@ -231,7 +231,7 @@ def test_a_limit_of_the_service_is_waited_for(make: Make) -> None:
         client = make(http.url, patience=20)
         for number in range(4):
             client.add("t", number)
-        assert service.digests._digests.ledger().accepted == 4
+        assert service.digests.sync.ledger().accepted == 4
 
 
 def test_threads_share_a_client_and_its_connections(running: tuple[str, str, Service]) -> None:
@@ -243,7 +243,7 @@ def test_threads_share_a_client_and_its_connections(running: tuple[str, str, Ser
         for thread in threads:
             thread.join()
         assert len(client._idle) <= 8
-        assert service.digests._digests.ledger().accepted == 160
+        assert service.digests.sync.ledger().accepted == 160
 
 
 def test_a_service_that_is_killed_loses_nothing_and_gets_nothing_twice(make: Make, tmp_path: Path) -> None:

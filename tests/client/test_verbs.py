@@ -20,7 +20,7 @@ PUBLIC = sorted(name for name in dir(Client) if not name.startswith("_"))
 
 
 def engine(service: Service) -> Digests:
-    return service.digests._digests
+    return service.digests.sync
 
 
 def test_both_clients_have_the_same_verbs_with_the_same_parameters() -> None:

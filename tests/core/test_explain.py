@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from digestif import Digest, Digests, Explanation, InvalidState, Policy, Unavailable, Window
-from digestif.attempts.worker_notes import note_worker
 from digestif.core.terms import Override, Terms
 from digestif.core.workers import WorkerNote
+from digestif.notes.workers import note_worker
 from digestif.stores.base import Burial
 
 MONDAY = 1_772_442_000  # 2026-03-02, 10:00 in Berlin

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from digestif import AsyncDigests, aio
+from digestif import AsyncDigests, shared_adds
 from digestif.core.times import Millis
 from digestif.stores.base import Accepted, Arrival
 from digestif.stores.memory import MemoryStore
@@ -30,7 +30,7 @@ def store() -> Counting:
 
 
 def test_adds_that_come_turn_by_turn_share_a_store_call(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aio, "_GATHERING", 60.0)  # however busy the machine is
+    monkeypatch.setattr(shared_adds, "GATHERING", 60.0)  # however busy the machine is
 
     async def late(digests: AsyncDigests, turns: int) -> None:
         for _ in range(turns):
@@ -82,7 +82,7 @@ class Stuck(Counting):
 
 
 def test_adds_do_not_wait_for_a_call_that_takes_long_because_of_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aio, "_LONG", 0.05)
+    monkeypatch.setattr(shared_adds, "LONG", 0.05)
     store = Stuck(is_divided=True)
 
     async def run() -> None:
@@ -101,7 +101,7 @@ def test_adds_do_not_wait_for_a_call_that_takes_long_because_of_another_server(m
 
 
 def test_adds_to_a_server_that_is_known_to_be_silent_go_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aio, "_LONG", 60.0)
+    monkeypatch.setattr(shared_adds, "LONG", 60.0)
     store = Stuck(is_divided=True)
     store.is_known = True
 
@@ -120,7 +120,7 @@ def test_adds_to_a_server_that_is_known_to_be_silent_go_apart(monkeypatch: pytes
 
 
 def test_a_store_of_one_server_gets_one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aio, "_LONG", 0.01)
+    monkeypatch.setattr(shared_adds, "LONG", 0.01)
     store = Stuck(is_divided=False)
 
     async def run() -> None:

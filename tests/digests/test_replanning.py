@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from digestif import Cadences, Digests, Event, Policy, Replanned
-from digestif.preferences import NOTE
 from digestif.stores.base import PAGE_TIMELINES
 
 MONDAY = 1_772_442_000  # 2026-03-02, 10:00 in Berlin
@@ -261,18 +260,18 @@ def test_a_swap_that_is_lost_is_tried_again(start: Start, monkeypatch: pytest.Mo
         digests.replan_changed(now=MONDAY + 30)
 
         assert dues(digests) == {"t": 3600}
-        note = digests.store.note(0, NOTE)
+        note = digests.store.note(0, "policies")
         assert note is not None
         assert msgspec.json.decode(note)["policies"]["*"] == "hourly"
 
 
 def test_a_note_that_cannot_be_read_is_written_anew(start: Start) -> None:
     with start() as digests:
-        assert digests.store.swap_note(0, NOTE, None, b"\xff")
+        assert digests.store.swap_note(0, "policies", None, b"\xff")
         let_wait(digests, "t")
 
         assert digests.replan_changed(now=MONDAY + 20) == 0
-        assert digests.store.note(0, NOTE) != b"\xff"
+        assert digests.store.note(0, "policies") != b"\xff"
 
 
 def test_a_store_that_is_switched_off_is_left_alone() -> None:

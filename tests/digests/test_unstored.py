@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from digestif import AsyncDigests, ConfigError, Delivered, Digest, Digests, Discard, Discarded, Ended, Event, Failed
+from digestif.attempts.steps import Deliver, NotBegun, advance
+from digestif.deliveries import Deliveries
 
 Notify = Callable[[Callable[[Digest], object]], tuple[object, list[Ended]]]
 
@@ -84,6 +86,26 @@ def test_what_its_handler_does_not_want_is_told_as_discarded(notify: Notify) -> 
 
     assert answer is False
     assert isinstance(ended, Discarded)
+
+
+def test_a_record_whose_caller_leaves_before_its_handler_is_called_is_told_as_interrupted() -> None:
+    told: list[Event] = []
+    with Digests("off://") as digests:
+        digests.subscribe(told.append)
+        digests.handler("t")(print)
+        steps = Deliveries(digests.engine, None, blocking=True).notify(
+            "t", "news", minimum_delay=None, dispatch=None, record={}
+        )
+        assert isinstance(advance(steps), Deliver)
+
+        with pytest.raises(NotBegun):
+            advance(steps, error=NotBegun())
+
+    [failed] = [event for event in told if isinstance(event, Ended)]
+    assert isinstance(failed, Failed)
+    assert failed.reason == "interrupted before it was delivered"
+    assert failed.error is None
+    assert failed.retry_in is None
 
 
 @pytest.mark.parametrize("name", ["first_delay", "minimum_delay"])

@@ -10,7 +10,6 @@ import pytest
 from digestif import Digests, Policy
 from digestif.core.windows import zones
 from digestif.intake import policies, zone_data
-from digestif.preferences import NOTE
 from digestif.stores.memory import MemoryStore
 
 HOUR = 3600.0
@@ -114,8 +113,8 @@ def test_the_same_zone_data_move_nothing(install: Install) -> None:
     old.replan_changed(now=BEGIN)
     old.set_policy("t", LATE_EVENING, now=BEGIN)
     old.add("t", 1, now=BEGIN)
-    before = store.note(0, NOTE)
+    before = store.note(0, "policies")
 
     install(0)
     assert Digests(store).replan_changed(now=BEGIN + HOUR) == 0
-    assert store.note(0, NOTE) == before
+    assert store.note(0, "policies") == before

@@ -2,7 +2,10 @@
 
 import ast
 import types
+from collections.abc import Iterator
 from importlib import import_module
+from inspect import getsource
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ import digestif.client
 import digestif.integrations.django
 import digestif.stores
 import digestif.testing
+from digestif import AsyncDigests, Digests, Worker
 from tests.docs.pages import DOCS, PAGES, blocks, code_names
 
 PACKAGES = [digestif, digestif.channels, digestif.client, digestif.stores, digestif.testing]
@@ -65,6 +69,50 @@ def test_every_public_name_of_the_django_app_is_explained() -> None:
 def test_an_unknown_name_is_refused_by_its_package(package: types.ModuleType) -> None:
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'unknown'"):
         _ = package.unknown
+
+
+def test_private_members_of_the_engines_and_of_workers_are_used_by_these_classes_alone() -> None:
+    """Integrations, the service and the commands use `Digests.engine`, `Worker.held`, or public names."""
+    private = {
+        name
+        for kind in (*Digests.__mro__, AsyncDigests, Worker)
+        if kind is not object
+        for name in private_members(kind)
+    }
+    source = Path(digestif.__file__).parent
+    uses = [
+        f"{path.relative_to(source)}: {use}"
+        for path in source.rglob("*.py")
+        for use in uses_from_outside(private, path.read_text("utf-8"))
+    ]
+
+    assert {"_planned", "_was_requeued", "_accept_all", "_drive", "_threads", "_submit", "_loop"} <= private
+    assert list(uses_from_outside(private, "service.digests._submit(call)")) == ["service.digests._submit"]
+    assert uses == []
+
+
+def private_members(kind: type) -> Iterator[str]:
+    """The private methods that a class defines, and the private attributes that it sets."""
+    for node in ast.walk(ast.parse(getsource(kind))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if is_private(name):
+                yield name
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()) if is_private(name):
+                yield name
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def uses_from_outside(private: set[str], text: str) -> Iterator[str]:
+    """Where Python code uses one of these members of another object than `self`."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(attr=name) if name in private:
+                yield ast.unparse(node)
 
 
 def test_the_examples_of_the_docs_import_public_names_alone() -> None:

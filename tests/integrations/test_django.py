@@ -361,7 +361,7 @@ gate.go_on.set()
 first.join(10)
 second.join(10)
 assert not first.is_alive() and not second.is_alive()
-print(digests().attempts().handlers.find("slow:1") is not None)
+print(digests().engine.handlers.find("slow:1") is not None)
 """
 
 

@@ -244,7 +244,7 @@ def test_an_asynchronous_engine_serves_too() -> None:
     with logging_to(digests) as logger:
         logger.error("kept")
 
-    assert digests._digests.ledger().accepted == 1
+    assert digests.sync.ledger().accepted == 1
 
 
 @pytest.mark.parametrize(

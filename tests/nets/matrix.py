@@ -21,6 +21,7 @@ from digestif.clock import monotonic
 from digestif.errors import DigestifError
 from digestif.stores.registry import open_store
 from digestif.testing.stateful import store_machine
+from tests.nets.arithmetic import arithmetic_finds
 from tests.nets.patches import ScriptFault, planted
 from tests.nets.script_faults import FAULTS
 from tests.servers import empty_server
@@ -69,21 +70,15 @@ class Failures:
             self.names.append(report.nodeid.rpartition("::")[2])
 
 
-def failures(*arguments: str) -> str:
-    failures = Failures()
-    with redirect_stdout(io.StringIO()):
-        pytest.main(["-q", "--assert=plain", f"--maxfail={ENOUGH}", *arguments], plugins=[failures])
+def suite_finds(fault: ScriptFault) -> str:
+    failures, suite = Failures(), ["tests/conformance/test_redis.py", "-k", "TestRedisServer and not async"]
+    with planted(fault), redirect_stdout(io.StringIO()):
+        pytest.main(["-q", "--assert=plain", f"--maxfail={ENOUGH}", *suite], plugins=[failures])
     return ", ".join(failures.names)
 
 
-def suite_finds(fault: ScriptFault) -> str:
-    with planted(fault):
-        return failures("tests/conformance/test_redis.py", "-k", "TestRedisServer and not async")
-
-
 def vectors_find(fault: ScriptFault) -> str:
-    with planted(fault):
-        return failures("tests/stores/redis/test_vectors.py")
+    return "found" if arithmetic_finds(fault) else ""
 
 
 def model_finds(fault: ScriptFault) -> str:

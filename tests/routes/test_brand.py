@@ -162,8 +162,8 @@ def test_a_preview_looks_as_the_message_will(digests: Digests, channel: Recordin
         reason="You watch it.",
     )
     add_disks(digests)
-    assert digests._routes is not None
-    route = digests._routes.find(READER)
+    assert digests.engine.routes is not None
+    route = digests.engine.routes.find(READER)
     assert route is not None
     look = look_of(route, READER, digests.policy_of(READER).policy, chosen=None)
     text = rendered(digest_of(READER, digests.peek(READER)), look, formats={"text"}).text

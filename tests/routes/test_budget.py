@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from digestif import Budget, ConfigError, DeliveryFailed, Digests, Policy
-from digestif.attempts import Attempt
+from digestif import Budget, ConfigError, DeliveryFailed, Digest, Digests, Policy
+from digestif.attempts.delivery import Delivery
+from digestif.attempts.stages import Loaded
+from digestif.core.machine import Plan
 from digestif.core.times import to_millis
 from digestif.routes.budget import BOOKS, Account
 from digestif.stores.base import Lease
 from digestif.testing import FakeClock
+from tests.reader import claimed
 from tests.routes.recorder import Recording, T, add
 from tests.transfer.stores import dsn_of
 from tests.worker.workers import once
@@ -41,10 +44,10 @@ def test_a_message_that_was_not_sent_is_not_paid_for(digests: Digests, channel: 
     assert len(channel.messages) == 1
 
 
-def attempt(digests: Digests, digest_id: str, *, now: float = T) -> Attempt:
-    """An attempt to deliver a digest, as far as an account needs it."""
-    lease = Lease("t", "token", 0, digest_id, 1, 0, 0, 0)
-    return Attempt(lease, digests.policy, store=digests.store, now=lambda: to_millis(now))
+def delivery(digests: Digests, digest_id: str, *, now: float = T) -> Delivery:
+    """The delivery of a digest, as far as an account needs it."""
+    attempt = claimed(digests, Lease("t", "token", 0, digest_id, 1, 0, 0, 0), to_millis(now))
+    return Delivery(Loaded(attempt, Digest("t", digest_id, 1, 1, 0, ()), 0, 0, Plan(0)))
 
 
 def test_a_budget_holds_for_any_stretch_of_time() -> None:
@@ -53,7 +56,7 @@ def test_a_budget_holds_for_any_stretch_of_time() -> None:
     sent = []
     with Digests("memory://") as digests:
         for number in range(600):
-            if account.spend(attempt(digests, str(number), now=clock()), "ada") == 0:
+            if account.spend(delivery(digests, str(number), now=clock()), "ada") == 0:
                 sent.append(clock())
             clock.advance(1)
 
@@ -65,27 +68,27 @@ def test_a_digest_that_comes_again_is_paid_for_once(digests: Digests) -> None:
     """The first attempt was killed and may have sent it; the second does not wait."""
     account = Account(Budget(1, per=3600), "*")
 
-    assert account.spend(attempt(digests, "one"), "ada") == 0
-    assert account.spend(attempt(digests, "one"), "ada") == 0
-    assert account.spend(attempt(digests, "other"), "ada") == 3600
+    assert account.spend(delivery(digests, "one"), "ada") == 0
+    assert account.spend(delivery(digests, "one"), "ada") == 0
+    assert account.spend(delivery(digests, "other"), "ada") == 3600
 
 
 def test_only_what_was_paid_for_it_is_given_back(digests: Digests) -> None:
     account = Account(Budget(1, per=10), "*")
-    account.spend(attempt(digests, "slow"), "ada")
-    account.spend(attempt(digests, "sent", now=T + 11), "ada")
+    account.spend(delivery(digests, "slow"), "ada")
+    account.spend(delivery(digests, "sent", now=T + 11), "ada")
 
-    account.give_back(attempt(digests, "slow", now=T + 15), "ada")
+    account.give_back(delivery(digests, "slow", now=T + 15), "ada")
 
-    assert account.spend(attempt(digests, "another", now=T + 15), "ada") == 6
+    assert account.spend(delivery(digests, "another", now=T + 15), "ada") == 6
 
 
 def test_a_clock_that_was_ahead_delays_messages_by_the_time_of_the_budget_at_most(digests: Digests) -> None:
     account = Account(Budget(1, per=60), "*")
-    account.spend(attempt(digests, "one", now=T + 86400), "ada")
+    account.spend(delivery(digests, "one", now=T + 86400), "ada")
 
-    assert account.spend(attempt(digests, "other"), "ada") == 60
-    assert account.spend(attempt(digests, "other", now=T + 60), "ada") == 0
+    assert account.spend(delivery(digests, "other"), "ada") == 60
+    assert account.spend(delivery(digests, "other", now=T + 60), "ada") == 0
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
@@ -116,7 +119,7 @@ def test_spending_at_the_same_time_no_message_is_forgotten(digests: Digests) -> 
     account = Account(Budget(50, per=3600), "*")
 
     with ThreadPoolExecutor(8) as threads:
-        waits = list(threads.map(lambda number: account.spend(attempt(digests, str(number)), "ada"), range(60)))
+        waits = list(threads.map(lambda number: account.spend(delivery(digests, str(number)), "ada"), range(60)))
 
     assert waits.count(0) == 50
     assert set(waits) == {0, 3600}
@@ -131,10 +134,20 @@ def test_a_budget_that_is_none_is_refused(messages: int, per: float) -> None:
 def test_books_hold_nothing_of_those_whose_messages_have_stopped_to_count(digests: Digests) -> None:
     account = Account(Budget(1, per=60), "*")
     for number in range(20 * BOOKS):
-        account.spend(attempt(digests, "id", now=T + number), f"recipient {number}")
+        account.spend(delivery(digests, "id", now=T + number), f"recipient {number}")
 
     noted = [digests.store.note(0, f"budget-{number}") or b"" for number in range(BOOKS)]
     assert sum(book.count(b"recipient") for book in noted) < 60 + 2 * BOOKS
+
+
+def test_a_book_that_cannot_be_read_counts_as_empty(digests: Digests) -> None:
+    """Damage must not stop all messages to its recipients."""
+    account = Account(Budget(1, per=60), "*")
+    for number in range(BOOKS):
+        digests.store.swap_note(0, f"budget-{number}", None, b"{")
+
+    assert account.spend(delivery(digests, "one"), "ada") == 0
+    assert account.spend(delivery(digests, "other"), "ada") == 60
 
 
 def test_each_route_has_a_budget_of_its_own_for_a_recipient(digests: Digests, channel: Recording) -> None:

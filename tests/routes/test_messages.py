@@ -100,7 +100,7 @@ def test_a_document_that_can_not_be_read_is_left_out() -> None:
     store: Store = MemoryStore()
     with Digests(store, policy=POLICY) as digests:
         digests.keep_messages()
-        bounds = digests._archive.bounds
+        bounds = digests.engine.archive.bounds
         assert bounds is not None
         store.keep("messages", Document("x", b"garbage", "t"), bounds=bounds, now=0)
 

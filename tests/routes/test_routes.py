@@ -20,8 +20,8 @@ from digestif import (
     Receipt,
     Record,
 )
-from digestif.attempts import Room
 from digestif.core.ledger import Ledger
+from tests.pipelines import claim
 from tests.routes.recorder import POLICY, Recording, T, add, by_reader
 from tests.worker.workers import Ear, becomes, once, working
 
@@ -406,11 +406,11 @@ def test_receivers_that_deduplicate_get_the_same_again() -> None:
         digests.route("hourly:*", channel=hook, policy=Policy.hourly())
         digests.route("joined:*", channel=hook, redelivery="merge")
 
-        assert digests._policies.of("hourly:a").redelivery == "same"
-        assert digests._policies.of("joined:a").redelivery == "merge"
-        assert digests._policies.of("hook:a").redelivery == "same"
-        assert digests._policies.of("other:a").redelivery == "merge"
-        assert digests._policies.of("mine:a").redelivery == "same"
+        assert digests.engine.policies.of("hourly:a").redelivery == "same"
+        assert digests.engine.policies.of("joined:a").redelivery == "merge"
+        assert digests.engine.policies.of("hook:a").redelivery == "same"
+        assert digests.engine.policies.of("other:a").redelivery == "merge"
+        assert digests.engine.policies.of("mine:a").redelivery == "same"
 
 
 @pytest.mark.parametrize(
@@ -523,9 +523,9 @@ def test_a_message_knows_when_the_next_one_comes_at_the_earliest(
     digests.route("t", channel=channel, policy=policy)
     digests.add("t", "x", now=nine - 60)
 
-    [attempt] = digests.attempts(nine).claim(1, room=Room()).attempts
+    [delivery] = claim(digests.engine.pipeline(nine)).deliveries
 
-    assert attempt.next_delivery() == (None if hours is None else nine + hours * 3600)
+    assert delivery.next_delivery() == (None if hours is None else nine + hours * 3600)
 
 
 MAIL = "smtp://localhost?from=shop@example.org"

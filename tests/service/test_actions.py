@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from digestif import Policy
-from digestif.attempts.sampling import Sampler
 from digestif.core.secret import Secret
+from digestif.notes.samples import Sampler
 from digestif.service.service import Service
 from tests.cli.runner import PROGRAM
 from tests.service.harness import Client, serving, settings_with, token_of

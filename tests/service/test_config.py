@@ -339,8 +339,8 @@ def test_a_route_of_a_file_shows_details_by_weight_and_order_for_a_brand(file: P
     )
 
     with open_digests(settings(file, text)) as digests:
-        assert digests._routes is not None
-        route = digests._routes.find("mail:ada")
+        assert digests.engine.routes is not None
+        route = digests.engine.routes.find("mail:ada")
 
     assert route is not None
     assert (route.details, route.order, route.reason) == (["host", "labels.zone"], "oldest", "You watch {timeline}.")
@@ -360,4 +360,4 @@ def test_the_engine_has_what_the_file_says(file: Path) -> None:
         assert digests.policy_of("x").policy == Policy.hourly()
         assert digests.policy_of("mail:ada").source == "route mail:*"
         assert {"lunch", "silent", "daily"} <= set(digests.cadences)
-        assert [handler.pattern for handler in digests.attempts().handlers] == ["mail:*"]
+        assert [handler.pattern for handler in digests.engine.handlers] == ["mail:*"]

@@ -202,7 +202,7 @@ def test_a_client_that_does_not_read_its_large_answers_gets_no_more_of_them(monk
     (greedy, one), (modest, other) = token_of("greedy"), token_of("modest")
     path = "/v1/timelines/t/records?limit=100"
     with serving(settings=settings_with(one, other), codec=AsIs()) as (client, service):
-        service.digests._digests.add_many([("t", Record(f"k{number}", TEXTS["text"], number)) for number in range(40)])
+        service.digests.sync.add_many([("t", Record(f"k{number}", TEXTS["text"], number)) for number in range(40)])
         waiting = [client.connect() for _ in range(3)]
         for connection in waiting:
             connection.request("GET", path, headers={"Authorization": f"Bearer {greedy}"})

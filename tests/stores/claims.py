@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from digestif import Policy
-from digestif.attempts import Handlers
 from digestif.attempts.admission import Admissions
-from digestif.attempts.claims import Claimed, Claims
+from digestif.attempts.claims import ClaimedLeases, Claims
+from digestif.attempts.handlers import Handlers
 from digestif.attempts.outages import Outages
 from digestif.core.times import Millis
 from digestif.events.base import Events
@@ -15,7 +15,7 @@ from digestif.stores.base import Lease, Store
 Now = Callable[[], Millis | None]
 
 
-def claim(store: Store, limit: int, *, lease: Millis, now: Now, events: Events) -> Claimed:
+def claim(store: Store, limit: int, *, lease: Millis, now: Now, events: Events) -> ClaimedLeases:
     return _claims(store, lease=lease, now=now, events=events).claim(limit)
 
 

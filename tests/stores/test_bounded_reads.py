@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 
 from digestif import Digests, Policy
-from digestif.attempts import sampling
-from digestif.attempts.sampling import Sampler
+from digestif.notes import samples
+from digestif.notes.samples import Sampler
 from digestif.stores.base import Burial, Completion, Store, Take
 from digestif.stores.documents import Bounds, Document
 from digestif.testing.conformance.port import claim_all
@@ -92,7 +92,7 @@ class TestSqlite:
     def test_many_timelines_are_counted_once_a_minute_for_samples(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sampling, "COUNTED", 100)
+        monkeypatch.setattr(samples, "COUNTED", 100)
         later = round(T * 1000) // 60_000 * 60_000 + 120_000  # a minute without samples begins
         with Digests(f"sqlite:///{path}", policy=POLICY) as digests:
             tick, exact = Sampler(digests.store).tick, digests.backlog(now=later / 1000)  # which opens a connection

@@ -1,7 +1,7 @@
 """What a move leaves behind: documents, samples and notes belong to the store in which they were written."""
 
 from digestif import Digests
-from digestif.attempts.sampling import Sampler
+from digestif.notes.samples import Sampler
 from digestif.stores.documents import Bounds, Document
 from digestif.stores.memory import MemoryStore
 from digestif.transfer.move import Move

@@ -18,8 +18,7 @@ from digestif.core.records import State
 from digestif.core.times import to_seconds
 from digestif.stores.registry import open_store
 from digestif.transfer import Move, abandon
-from digestif.transfer.lock import LOCK_SECONDS, MoveNote, Stage
-from digestif.transfer.lock import NAME as LOCK
+from digestif.transfer.lock import LOCK, LOCK_SECONDS, MoveNote, Stage
 from tests.transfer.population import NOW, POLICY, T, populate, seen, seen_letters
 from tests.transfer.stores import KINDS, store_of
 

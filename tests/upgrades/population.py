@@ -14,9 +14,9 @@ import msgspec
 
 from digestif import Budget, Digests, Policy, Record
 from digestif.attempts.contents import decode
-from digestif.attempts.sampling import Sampler
 from digestif.core.machine import Unfinished
 from digestif.core.times import Millis, to_millis
+from digestif.notes.samples import Sampler
 from digestif.stores.base import Burial, Completion, Lease, QuarantinedRecord, Release, Take
 from digestif.stores.codec import JsonCodec, Sealer
 from digestif.stores.documents import Bounds, Document

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from zlib import crc32
 
-from digestif.attempts import Attempt
 from digestif.attempts.admission import Admissions
 from digestif.attempts.claims import Claims
+from digestif.attempts.leases import HeldLease
 from digestif.core.policy import Policy
 from digestif.core.terms import Terms
 from digestif.core.verdicts import poison
@@ -74,7 +74,7 @@ class Simulation:
         self.now = START
         self.store = MemoryStore()
         self._lease = round(case.lease * 1000)
-        asks = SimpleNamespace(must_ask=lambda now: False)
+        asks = SimpleNamespace(refresh=lambda now: None, must_ask=False)
         self._claims = Claims(
             self.store, cast(Admissions, asks), lease=self._lease, now=lambda: self._millis(), events=Events()
         )
@@ -115,22 +115,21 @@ class Simulation:
         room = self.case.concurrency - len(worker.held)
         claimed = self._claims.claim(room) if room else None
         if claimed is not None:
-            worker.suspects.saw(claimed.suspect, looked_everywhere=len(claimed.leases) < room)
+            worker.suspects.saw(claimed.suspect_since, looked_everywhere=len(claimed.leases) < room)
             self._begin(worker, claimed.leases)
         if not worker.held and worker.suspects.exist:
-            worker.suspects.begin_claim()
-            size = worker.suspects.group_size(self.case.concurrency)
+            size = worker.suspects.begin_claim(self.case.concurrency)
             worker.suspects.end_claim(self._begin(worker, self._claims.claim_suspects(size, alone=True)))
         if not worker.held:
             self._at(POLL, lambda: self._wake(worker))
 
-    def _begin(self, worker: Worker, leases: Sequence[Lease]) -> list[Attempt]:
-        attempts = [SimpleNamespace(is_ended=False) for _ in leases]
+    def _begin(self, worker: Worker, leases: Sequence[Lease]) -> list[HeldLease]:
+        attempts = [SimpleNamespace(is_running=True) for _ in leases]
         for lease, attempt in zip(leases, attempts, strict=True):
             worker.held[lease.token + lease.timeline] = (lease, attempt)
             takes = 0 if poison(lease.lapses_alone, Policy()) else self.case.handler / (1 + _is_poison(lease))
             self._at(takes, partial(self._end, worker, lease))
-        return cast("list[Attempt]", attempts)
+        return cast("list[HeldLease]", attempts)
 
     def _end(self, worker: Worker, lease: Lease) -> None:
         if worker not in self._workers:
@@ -145,7 +144,7 @@ class Simulation:
             assert self.store.complete([Completion(lease, 10**12)], now=self._millis()) == [True]
             self._delivered[lease.timeline] = self.now
         _, attempt = worker.held.pop(lease.token + lease.timeline)
-        attempt.is_ended = True
+        attempt.is_running = False
         if not worker.held:
             self._wake(worker)
 

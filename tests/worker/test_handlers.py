@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from digestif import ConfigError, Digest, Digests, Worker
-from digestif.attempts import Handlers, Kind
+from digestif.attempts.handlers import Handlers, Kind
 from tests.worker.workers import once, rounds
 
 

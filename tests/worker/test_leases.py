@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from digestif import Delivered, Digest, Digests, Lapsed, LeaseLost, LeaseNotRenewed, Policy, StoreUnavailable
-from digestif.attempts import Room
 from digestif.attempts.lease_watch import LeaseWatch
 from digestif.clock import monotonic
 from digestif.core.verdicts import DELIVERED
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock, Partitioned
+from tests.pipelines import claim, claim_suspects, end
 from tests.worker.workers import Ear, becomes, once, rounds, working
 
 pytestmark = pytest.mark.long
@@ -86,12 +86,12 @@ def test_a_lease_that_lapsed_is_lost_and_the_end_changes_nothing() -> None:
     sent: list[str] = []
     digests.handler("*")(lambda digest: sent.append(digest.idempotency_key))
     digests.add("t", 1)
-    attempts = digests.attempts()
-    [attempt] = attempts.claim(1, room=Room()).attempts
+    pipeline = digests.engine.pipeline()
+    [attempt] = claim(pipeline, 1).deliveries
     clock.advance(30)
     ear = Ear(digests)
 
-    attempts.end([(attempt, DELIVERED)])
+    end(pipeline, attempt.judged(DELIVERED))
 
     assert [event.timeline for event in ear.of(LeaseLost)] == ["t"]
     assert ear.of(Delivered) == []
@@ -107,16 +107,16 @@ def test_a_worker_that_takes_its_own_digest_over_goes_on_renewing_it() -> None:
     digests = Digests("memory://", clock=clock, lease=30)
     digests.handler("*")(lambda _: None)
     digests.add("t", 1)
-    attempts = digests.attempts()
-    [first] = attempts.claim(1, room=Room()).attempts
+    pipeline = digests.engine.pipeline()
+    [first] = claim(pipeline, 1).deliveries
     clock.advance(30)
-    [second] = attempts.claim_suspects(1, alone=False, room=Room()).attempts
-    attempts.end([(first, DELIVERED)])
+    [second] = claim_suspects(pipeline, 1, alone=False).deliveries
+    end(pipeline, first.judged(DELIVERED))
 
     clock.advance(20)
-    attempts.renew()
+    pipeline.renew()
     clock.advance(20)
-    attempts.end([(second, DELIVERED)])
+    end(pipeline, second.judged(DELIVERED))
 
     assert digests.ledger().delivered == 1
 
@@ -125,12 +125,12 @@ def test_a_worker_that_takes_its_own_digest_over_goes_on_renewing_it() -> None:
 def test_after_a_clock_was_set_back_by_a_day_a_dead_worker_is_replaced_within_two_leases(by: str) -> None:
     clock, steady = FakeClock(), FakeClock(0)
     digests = Digests("memory://", clock=clock, lease=30)
-    digests._lease_watch = LeaseWatch(digests.store, lease=30_000, clock=steady)
+    digests.engine.lease_watch = LeaseWatch(digests.store, lease=30_000, clock=steady)
     delivered: list[Digest] = []
     digests.handler("*")(delivered.append)
     digests.add("t", 1)
     clock.advance(86_400)
-    digests.attempts().claim(1, room=Room())  # and dies
+    claim(digests.engine.pipeline(), 1)  # and dies
     clock.advance(-86_400)
 
     for _ in range(7):
@@ -149,13 +149,13 @@ def test_what_is_not_held_any_more_is_not_renewed() -> None:
     digests = Digests(store, clock=clock)
     digests.handler("*")(lambda _: None)
     digests.add_many([(f"t{n}", n) for n in range(3)])
-    attempts = digests.attempts()
-    first, second, third = attempts.claim(3, room=Room()).attempts
-    attempts.renew()
-    attempts.end([(first, DELIVERED), (second, DELIVERED)])
-    attempts.renew()
-    attempts.end([(third, attempts.judge(third, ValueError()))])
-    attempts.renew()
+    pipeline = digests.engine.pipeline()
+    first, second, third = claim(pipeline, 3).deliveries
+    pipeline.renew()
+    end(pipeline, first.judged(DELIVERED), second.judged(DELIVERED))
+    pipeline.renew()
+    end(pipeline, pipeline.judge(third, ValueError()))
+    pipeline.renew()
 
     assert store.renewed == [3, 1]
 

@@ -5,7 +5,9 @@ import threading
 import pytest
 
 from digestif import Delivered, Digest, Digests, PutOff, Record
-from digestif.attempts import Room
+from digestif.attempts.room import Room
+from digestif.attempts.stages import Carried
+from tests.pipelines import claim
 from tests.service.old_values import TEXTS, AsIs
 from tests.worker.workers import PATIENCE, Ear, working
 
@@ -27,21 +29,21 @@ def test_a_claim_takes_as_many_digests_as_fit_once_they_are_decoded(kind: str) -
     digests = holding(TEXTS[kind], timelines=20)
     digests.handler("*")(lambda _: None)
 
-    page = digests.attempts().claim(20, room=Room(memory=8 * GROWTH * len(TEXTS[kind])))
+    page = claim(digests.engine.pipeline(), 20, room=Room(memory=8 * GROWTH * len(TEXTS[kind])))
 
-    assert 1 <= len(page.attempts) <= 8
-    assert len(page.attempts) + len(page.judged) == 20
-    assert {verdict.reason for _, verdict in page.judged} == {"the worker holds enough records"}
-    assert not any(attempt.stored for attempt, _ in page.judged)
+    assert 1 <= len(page.deliveries) <= 8
+    assert len(page.deliveries) + len(page.judged) == 20
+    assert page.reasons == {"the worker holds enough records"}
+    assert {judged.carried for judged in page.judged} == {Carried()}
 
 
 def test_texts_count_as_little_more_than_what_is_stored() -> None:
     digests = holding(TEXTS["text"], timelines=20)
     digests.handler("*")(lambda _: None)
 
-    page = digests.attempts().claim(20, room=Room(memory=11 * len(TEXTS["text"])))
+    page = claim(digests.engine.pipeline(), 20, room=Room(memory=11 * len(TEXTS["text"])))
 
-    assert len(page.attempts) == 10
+    assert len(page.deliveries) == 10
 
 
 @pytest.mark.parametrize("codec", ["zstd", "tests.worker.test_memory:Short"])
@@ -51,9 +53,9 @@ def test_values_of_other_codecs_count_as_more_than_what_is_stored(codec: str) ->
     for number in range(10):
         digests.add(f"t{number}", [[]] * 10_000)
 
-    page = digests.attempts().claim(10, room=Room(memory=100_000))
+    page = claim(digests.engine.pipeline(), 10, room=Room(memory=100_000))
 
-    assert len(page.attempts) == 1  # the first goes in any case
+    assert len(page.deliveries) == 1  # the first goes in any case
 
 
 class Short:
@@ -73,9 +75,9 @@ def test_a_first_digest_that_is_too_large_is_given_back_while_others_hold_memory
     digests.handler("*")(lambda _: None)
     room = Room(memory=1000, most=len(LISTS))
 
-    page = digests.attempts().claim(1, room=room)
+    page = claim(digests.engine.pipeline(), 1, room=room)
 
-    assert not page.attempts
+    assert not page.deliveries
     assert room.was_too_small
 
 

@@ -32,7 +32,7 @@ from tests.worker.workers import PATIENCE, Ear, tuned, working
 pytestmark = pytest.mark.long
 
 POLICY = Policy(minimum_delay=60)
-IMPATIENT = Tuning(first_pause=0.01, longest_pause=0.1)
+IMPATIENT = Tuning(pauses=(0.01, 0.1))
 TOLD_SECONDS = 5.0  # in which a reason is told
 
 

@@ -23,10 +23,10 @@ from digestif import (
     WorkerStarted,
     WorkerStopped,
 )
-from digestif.attempts import Room
 from digestif.attempts.unhandled import UnhandledTimelines
 from digestif.stores.base import SuspectGroup
 from digestif.testing import FakeClock
+from tests.pipelines import claim, end
 from tests.worker.workers import Ear, once, rounds, working
 
 NOW = 1_700_000_000.0
@@ -394,11 +394,11 @@ def test_a_timeline_that_nobody_delivers_is_put_off_and_the_attempt_does_not_cou
     digests.handler("known")(lambda _: None)
     digests.add("unknown", 1, now=NOW)
     ear = Ear(digests)
-    attempts = digests.attempts(NOW)
+    pipeline = digests.engine.pipeline(NOW)
 
     for _ in range(10):
         digests.flush("unknown", now=NOW)
-        attempts.end(attempts.claim(5, room=Room()).judged)
+        end(pipeline, *claim(pipeline, 5).judged)
 
     delays = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0]
     assert [(event.timeline, event.retry_in) for event in ear.of(PutOff)] == [("unknown", delay) for delay in delays]
@@ -413,13 +413,13 @@ def test_timelines_that_nobody_delivers_are_told_once_a_minute_with_their_number
     clock = FakeClock(NOW)
     digests.handler("known")(lambda _: None)
     ear = Ear(digests)
-    attempts = digests.attempts(NOW)
-    attempts.unhandled = UnhandledTimelines(digests.events, clock=clock)
+    pipeline = digests.engine.pipeline(NOW)
+    pipeline.unhandled = UnhandledTimelines(digests.events, clock=clock)
 
     for second, timeline in ((0, "a"), (1, "b"), (59.9, "c"), (60, "d"), (119.9, "e"), (120, "f")):
         clock.set(NOW + second)
         digests.add(timeline, 1, now=NOW)
-        attempts.end(attempts.claim(5, room=Room()).judged)
+        end(pipeline, *claim(pipeline, 5).judged)
 
     told = [(event.timeline, event.timelines) for event in ear.of(Unhandled)]
     assert told == [("a", 1), ("d", 3), ("f", 2)]

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from digestif import Delivered, Digest, Digests, Failed, Policy, PutOff, Returned, Worker
-from digestif.attempts import Room
+from digestif.attempts.room import Room
 from digestif.core.times import Millis
 from digestif.stores.base import Take, Taken
 from digestif.stores.memory import MemoryStore
+from tests.pipelines import claim
 from tests.worker.workers import Ear
 
 T = 1_700_000_000.0
@@ -48,10 +49,10 @@ def test_what_is_read_one_by_one_fits_into_the_room_too() -> None:
     for number in range(5):
         digests.add(f"t{number}", "x" * 1000, now=T)
 
-    page = digests.attempts(T).claim(10, room=Room(memory=10_000))
+    page = claim(digests.engine.pipeline(T), 10, room=Room(memory=10_000))
 
-    assert len(page.attempts) == 2  # the third would not fit
-    assert {verdict.reason for _, verdict in page.judged} == {"the worker holds enough records"}
+    assert len(page.deliveries) == 2  # the third would not fit
+    assert page.reasons == {"the worker holds enough records"}
 
 
 def test_a_worker_whose_task_is_cancelled_gives_back_what_its_handlers_had_begun() -> None:

@@ -18,13 +18,16 @@ from digestif import (
     WorkerStopped,
     WorkerStopping,
 )
-from digestif.attempts import Attempt, Kind, Room
+from digestif.attempts.room import Room
+from digestif.attempts.stages import Judged
+from digestif.attempts.steps import run as run_steps
 from digestif.clock import monotonic
-from digestif.core.verdicts import Verdict, give_back
+from digestif.core.verdicts import give_back
+from digestif.stores.base import Wakeups
 from digestif.stores.memory import MemoryStore
 from digestif.worker.execution import Execution
 from digestif.worker.limits import Limits, Tuning
-from tests.worker.workers import LONG, PATIENCE, Ear, becomes, tuned, working
+from tests.worker.workers import AT_ONCE, LONG, PATIENCE, Ear, becomes, tuned, working
 
 
 @pytest.fixture
@@ -272,6 +275,42 @@ def test_a_cancelled_worker_tells_that_it_stopped(digests: Digests) -> None:
     assert len(ear.of(WorkerStopped)) == 1
 
 
+class SlowToListen(MemoryStore):
+    """A store whose servers take their time before wake-ups are heard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked, self.may_answer, self.is_closed = threading.Event(), threading.Event(), threading.Event()
+
+    def listen(self) -> Wakeups:
+        self.is_asked.set()
+        assert self.may_answer.wait(PATIENCE)
+        wakeups = Wakeups()
+        wakeups.close = self.is_closed.set  # type: ignore[method-assign]
+        return wakeups
+
+
+def test_a_worker_that_is_cancelled_before_it_hears_wakeups_leaves_nothing_behind() -> None:
+    store = SlowToListen()
+    digests = Digests(store)
+    digests.handler("*")(lambda _: None)
+    before = set(threading.enumerate())
+
+    async def serve() -> None:
+        serving = asyncio.create_task(digests.serve())
+        assert await asyncio.to_thread(store.is_asked.wait, PATIENCE)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(serve())
+    store.may_answer.set()
+
+    assert store.is_closed.wait(AT_ONCE)
+    assert becomes(lambda: set(threading.enumerate()) <= before, seconds=AT_ONCE)
+
+
 def test_a_worker_leaves_no_thread_behind_that_does_not_end(digests: Digests) -> None:
     digests.handler("f*")(lambda _: None)
     before = set(threading.enumerate())
@@ -313,7 +352,7 @@ def test_a_cancelled_delivery_is_not_left_open() -> None:
 
 def test_what_is_handed_out_in_the_very_moment_of_the_end_is_given_back_as_not_begun() -> None:
     """A coroutine that is cancelled before its first step never runs, not even its `finally`."""
-    judged: list[tuple[Attempt, Verdict]] = []
+    judged: list[Judged] = []
     called: list[str] = []
     with Digests("memory://") as digests:
 
@@ -322,18 +361,18 @@ def test_what_is_handed_out_in_the_very_moment_of_the_end_is_given_back_as_not_b
             called.append(digest.timeline)
 
         digests.add("t", 1)
-        attempts = digests.attempts()
-        page = attempts.claim(1, room=Room(dict.fromkeys(Kind, 1)))
+        pipeline = digests.engine.pipeline()
+        page = run_steps(pipeline.claim(1, room=Room()))
 
         async def hand_out_and_end() -> None:
-            execution = Execution(attempts, Limits(1, 1, 1), judged=judged.extend, cancel_seconds=2)
-            execution.start(page.attempts)
+            execution = Execution(pipeline, Limits(1, 1, 1), on_judged=judged.extend, cancel_seconds=2)
+            execution.start(page.loaded)
             await execution.give_up()
 
         asyncio.run(hand_out_and_end())
 
     assert called == []
-    assert [(attempt.timeline, verdict) for attempt, verdict in judged] == [("t", give_back(begun=False))]
+    assert [(each.held.timeline, each.verdict) for each in judged] == [("t", give_back(begun=False))]
 
 
 def test_a_worker_that_stops_says_what_it_waits_for(digests: Digests) -> None:

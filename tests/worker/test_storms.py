@@ -91,7 +91,7 @@ def test_nothing_is_lost_or_held_for_ever_in_a_storm(seed: int) -> None:
         once.update(record.key for record in digest)
 
     store.strength = 0.15
-    with working(digests, tuning=Tuning(first_pause=0.005, longest_pause=0.05), poll=0.02, concurrency=8, threads=4):
+    with working(digests, tuning=Tuning(pauses=(0.005, 0.05)), poll=0.02, concurrency=8, threads=4):
         rounds = 0
         while rounds < 60 or (rounds < 6000 and not store.failed.keys() >= HIT):
             producer.add_many([(f"{kind}:{rounds % 7}", {"n": rounds}) for kind in "fcbo"])

@@ -3,22 +3,26 @@
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import pytest
 
-from digestif import Digest, Digests, Policy, Unavailable, Worker
-from digestif.attempts import Room
+from digestif import Digest, Digests, Policy, StoreUnavailable, Unavailable, Window, Worker
+from digestif.attempts.leases import process
+from digestif.attempts.room import Room
 from digestif.core.times import to_millis
 from digestif.core.verdicts import DELIVERED
 from digestif.ids import fresh_id
-from digestif.stores.base import PAGE_RECORDS, ClaimPage, SuspectGroup
+from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Admission, Admitted, ClaimPage, Lease, SuspectGroup
 from digestif.stores.memory import MemoryStore
 from digestif.testing import FakeClock
 from digestif.testing.partitioned import Partitioned
 from digestif.worker.limits import Limits, Tuning
 from digestif.worker.loop import Loop
 from digestif.worker.suspects import Suspects
+from tests.pipelines import claim, claim_suspects, end
 from tests.worker.workers import PATIENCE, becomes
 
 pytestmark = pytest.mark.long
@@ -35,6 +39,9 @@ class Watched(MemoryStore):
         self.claims: Counter[str] = Counter()
         self.alone: list[bool] = []
         self.sizes: list[int] = []  # of groups that were asked for
+        self.gives = inf  # pages, until the store does not answer
+        self.refuses_to_admit = False
+        self.renewed: list[str] = []
         self.may_give = threading.Event()
         self.may_give.set()
 
@@ -47,7 +54,18 @@ class Watched(MemoryStore):
         self.alone.append(group.alone)
         self.sizes.append(group.size)
         assert self.may_give.wait(PATIENCE)
+        if self.claims["suspects"] > self.gives:
+            raise StoreUnavailable("told to fail")
         return super().claim_suspects(partition, group, **options)
+
+    def admit(self, admissions: Sequence[Admission], **options: Any) -> Admitted:
+        if self.refuses_to_admit:
+            raise StoreUnavailable("told to fail")
+        return super().admit(admissions, **options)
+
+    def extend(self, leases: Sequence[Lease], **options: Any) -> list[bool]:
+        self.renewed += [lease.timeline for lease in leases]
+        return super().extend(leases, **options)
 
 
 @pytest.fixture
@@ -81,7 +99,7 @@ def test_the_others_go_first(digests: Digests, store: Watched, clock: FakeClock)
     digests.add_many([("healthy 1", 1), ("healthy 2", 1)])
 
     async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
+        loop = Loop(digests.engine.pipeline(), LIMITS)
         for _ in range(4):
             await loop.run_once()
             await loop.idle()
@@ -101,7 +119,7 @@ def test_nothing_else_is_claimed_while_suspects_are(digests: Digests, store: Wat
     store.may_give.clear()
 
     async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
+        loop = Loop(digests.engine.pipeline(), LIMITS)
         first = asyncio.create_task(loop.run_once())
         assert await asyncio.to_thread(becomes, lambda: store.claims["suspects"] == 1)
         second = asyncio.create_task(loop.run_once())
@@ -128,7 +146,7 @@ def test_nothing_else_is_claimed_while_a_suspect_is_tried(digests: Digests, stor
     let_lapse(digests, clock, "suspect")
 
     async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS)
+        loop = Loop(digests.engine.pipeline(), LIMITS)
         await loop.run_once()
         assert await asyncio.to_thread(begun.wait, PATIENCE)
         digests.add("healthy", 1)
@@ -163,7 +181,7 @@ def test_suspects_are_tried_as_soon_as_the_last_attempt_has_ended_and_nothing_el
     let_lapse(digests, clock, "suspect")
 
     async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS, tuning=Tuning(hold_back=PATIENCE))
+        loop = Loop(digests.engine.pipeline(), LIMITS, tuning=Tuning(hold_back=PATIENCE))
         await loop.run_once()
         assert await asyncio.to_thread(begun.wait, PATIENCE)
         next_round = asyncio.create_task(loop.run_once())
@@ -192,7 +210,7 @@ def test_after_a_minute_suspects_are_next_and_then_the_others_again(
     let_lapse(digests, clock, "suspect 1")
 
     async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS, Suspects(lease_seconds=LEASE, clock=passed))
+        loop = Loop(digests.engine.pipeline(), LIMITS, Suspects(lease_seconds=LEASE, clock=passed))
         for seconds in (0, 59, 60, 61, 62):
             passed.set(1000.0 + seconds)
             digests.add(f"at {seconds}", 1)
@@ -223,7 +241,7 @@ def test_suspects_that_have_waited_long_enough_are_tried_beside_what_does_not_en
     digests.add("slow", 1)
 
     async def work() -> None:
-        loop = Loop(digests.attempts(), LIMITS, Suspects(lease_seconds=LEASE, clock=passed))
+        loop = Loop(digests.engine.pipeline(), LIMITS, Suspects(lease_seconds=LEASE, clock=passed))
         await loop.run_once()
         assert await asyncio.to_thread(begun.wait, PATIENCE)
         for seconds, claims in ((60, 0), (60 + LEASE - 0.1, 0), (60 + LEASE, 1)):
@@ -254,9 +272,9 @@ def test_an_attempt_that_probes_a_closed_channel_is_no_evidence(
         [outage] = digests.outages(now=clock())
         clock.set((outage.next_probe or clock()) + 1)
 
-    [attempt] = digests.attempts(clock()).claim_suspects(1, alone=True, room=Room()).attempts
+    [attempt] = claim_suspects(digests.engine.pipeline(clock()), 1, alone=True).deliveries
 
-    assert attempt.lease.lapses == 1
+    assert attempt.held.lease.lapses == 1
     assert store.inspect("mail:bob").group == (0 if is_closed else 1)
 
 
@@ -269,17 +287,17 @@ def test_suspects_that_do_not_fit_into_memory_stay_suspects(digests: Digests, st
     digests.handler("*")(lambda _: None)
     digests.add_many([("one", number) for number in range(PAGE_RECORDS)])
     let_lapse(digests, clock, "one", "other")
-    attempts = digests.attempts(clock())
+    pipeline = digests.engine.pipeline(clock())
 
-    page = attempts.claim_suspects(2, alone=True, room=Room(records=PAGE_RECORDS))
+    page = claim_suspects(pipeline, 2, alone=True, room=Room(records=PAGE_RECORDS))
 
-    assert [attempt.timeline for attempt in page.attempts] == ["one"]
+    assert [attempt.timeline for attempt in page.deliveries] == ["one"]
     assert page.judged == []
     assert (store.inspect("other").state, store.inspect("other").group) == ("open", 0)
-    attempts.end([(attempt, DELIVERED) for attempt in page.attempts])
-    page = attempts.claim_suspects(2, alone=True, room=Room())
-    assert [attempt.timeline for attempt in page.attempts] == ["other"]
-    assert attempts.is_process_idle is False
+    end(pipeline, *[each.judged(DELIVERED) for each in page.deliveries])
+    page = claim_suspects(pipeline, 2, alone=True)
+    assert [attempt.timeline for attempt in page.deliveries] == ["other"]
+    assert not process().is_idle
 
 
 def test_a_group_spans_partitions_and_pages(clock: FakeClock) -> None:
@@ -288,13 +306,76 @@ def test_a_group_spans_partitions_and_pages(clock: FakeClock) -> None:
     digests = Digests(store, policy=Policy(minimum_delay=60), lease=LEASE, clock=clock)
     digests.handler("*")(lambda _: None)
     let_lapse(digests, clock, *(f"t{number}" for number in range(300)))
-    attempts = digests.attempts(clock())
-    assert attempts.claim(1, room=Room()).claimed == 0
+    pipeline = digests.engine.pipeline(clock())
+    assert claim(pipeline, 1).claimed == 0
 
-    groups = [attempts.claim_suspects(size, alone=True, room=Room()) for size in (256, 256)]
+    groups = [claim_suspects(pipeline, size, alone=True) for size in (256, 256)]
 
     assert [group.claimed for group in groups] == [256, 44]
-    assert len({attempt.timeline for group in groups for attempt in group.attempts}) == 300
+    assert len({attempt.timeline for group in groups for attempt in group.deliveries}) == 300
+
+
+def test_a_page_of_suspects_that_fails_does_not_lose_the_leases_of_the_pages_before_it(
+    digests: Digests, store: Watched, clock: FakeClock
+) -> None:
+    """Unrenewed, the leases would lapse as evidence against the group."""
+    digests.handler("*")(lambda _: None)
+    let_lapse(digests, clock, *(f"t{number}" for number in range(PAGE_TIMELINES + 50)))
+    pipeline = digests.engine.pipeline(clock())
+    store.gives = 1
+
+    page = claim_suspects(pipeline, PAGE_TIMELINES + 50, alone=True)
+    pipeline.renew()
+
+    assert len(page.deliveries) == len(store.renewed) == PAGE_TIMELINES
+    end(pipeline, *[each.judged(DELIVERED) for each in page.deliveries])
+
+
+def test_suspects_that_can_not_be_admitted_do_not_lose_the_leases_of_the_others_in_their_page(
+    digests: Digests, store: Watched, clock: FakeClock
+) -> None:
+    digests.handler("*")(lambda _: None)
+    let_lapse(digests, clock, "one", "asked", "other")
+    digests.set_policy("asked", Policy(window=Window.hours("00:00-23:59", tz="UTC")))
+    pipeline = digests.engine.pipeline(clock())
+    store.refuses_to_admit = True
+
+    page = claim_suspects(pipeline, 3, alone=True)
+    pipeline.renew()
+
+    assert page.timelines == store.renewed == ["one", "other"]
+    end(pipeline, *[each.judged(DELIVERED) for each in page.deliveries])
+
+
+def test_a_group_stays_as_small_as_noted_when_some_of_it_can_not_be_admitted(clock: FakeClock) -> None:
+    """The partition that comes next gives only the rest of the group."""
+    first = Watched()
+    store = Partitioned([first, MemoryStore()])
+    digests = Digests(store, policy=Policy(minimum_delay=60), lease=LEASE, clock=clock)
+    digests.handler("*")(lambda _: None)
+    here, there = ([name for name in map(str, range(20)) if store.partition_of(name) == each] for each in (0, 1))
+    let_lapse(digests, clock, *here[:2])
+    let_lapse(digests, clock, *there[:2])
+    digests.set_policy(here[1], Policy(window=Window.hours("00:00-23:59", tz="UTC")))
+    pipeline = digests.engine.pipeline(clock())
+    assert claim(pipeline, 1).claimed == 0
+    first.refuses_to_admit = True
+
+    page = claim_suspects(pipeline, 2, alone=True)
+
+    assert page.timelines == [here[0], there[0]]
+    assert {store.inspect(name).group for name in page.timelines} == {2}
+    end(pipeline, *[each.judged(DELIVERED) for each in page.deliveries])
+
+
+def test_a_claim_of_suspects_that_gave_nothing_and_fails_says_so(
+    digests: Digests, store: Watched, clock: FakeClock
+) -> None:
+    let_lapse(digests, clock, "one")
+    store.gives = 0
+
+    with pytest.raises(StoreUnavailable):
+        claim_suspects(digests.engine.pipeline(clock()), 1, alone=True)
 
 
 def test_a_large_group_is_disturbed_by_what_begins_beside_it(
@@ -304,14 +385,14 @@ def test_a_large_group_is_disturbed_by_what_begins_beside_it(
     names = [f"t{number}" for number in range(250)]
     digests.handler("*")(lambda _: None)
     let_lapse(digests, clock, *names)
-    attempts = digests.attempts(clock())
-    page = attempts.claim_suspects(250, alone=True, room=Room())
+    pipeline = digests.engine.pipeline(clock())
+    page = claim_suspects(pipeline, 250, alone=True)
     assert {store.inspect(name).group for name in names} == {250}
 
     digests.add("other", 1)
-    attempts.claim(1, room=Room())
+    claim(pipeline, 1)
 
-    assert len(page.attempts) == 250
+    assert len(page.deliveries) == 250
     assert {store.inspect(name).group for name in names} == {0}
 
 
@@ -331,7 +412,7 @@ def test_groups_are_as_large_as_the_kind_of_handlers_with_the_most_slots(
 
     async def work() -> None:
         suspects = Suspects(lease_seconds=LEASE)
-        loop = Loop(digests.attempts(clock()), limits, suspects)
+        loop = Loop(digests.engine.pipeline(clock()), limits, suspects)
         while digests.ledger().delivered < len(names):
             await loop.run_once()
 

@@ -4,7 +4,7 @@ import signal
 from typing import Any
 
 from digestif import Busy, Move, StoreError
-from digestif.transfer.lock import NAME
+from digestif.transfer.lock import LOCK
 from digestif.transfer.move import Progress
 from torture._storm.actor import Actor
 from torture._storm.scene import store_of
@@ -48,4 +48,4 @@ class Mover(Actor):
 
 def _is_finished(source: Any) -> bool:
     """True if no move of the store is under way; it had been begun before."""
-    return source.note(0, NAME) is None and source.moving_since() is None
+    return source.note(0, LOCK) is None and source.moving_since() is None

@@ -13,11 +13,11 @@ from digestif.core.windows import admission
 from digestif.core.windows.window import Window
 from digestif.stores.base import Admission, Candidate
 
-FAILED_DELAY: Millis = 60_000  # of a timeline whose window can't be asked
+FAILED_DELAY: Millis = 60_000  # until a window is asked again after its time zone's function failed
 
 
 class InForce(Protocol):
-    """A policy, and where it comes from."""
+    """The policy in force for a timeline, and where it comes from."""
 
     @property
     def policy(self) -> Policy: ...
@@ -30,33 +30,41 @@ class PolicySource(Protocol):
 
     @property
     def asks(self) -> bool: ...  # True if a policy in the code may hold timelines back
-    def of(self, timeline: str) -> Policy: ...  # by the code alone
+    def of(self, timeline: str) -> Policy: ...  # the policy in the code, without the timeline's override
     def in_force(self, timeline: str, override: Override | None) -> InForce: ...
-    def windows(self) -> list[tuple[str, Window]]: ...  # in the code, and where each comes from
-    def texts(self) -> dict[str, str]: ...  # by pattern
+    def windows(self) -> list[tuple[str, Window]]: ...  # of the policies in the code, each after its source
+    def texts(self) -> dict[str, str]: ...  # the policies in the code as text, by pattern
     def source_of(self, timeline: str) -> str: ...
     def report(self, timeline: str, source: str, error: Exception) -> None: ...
 
 
 class Admissions:
-    """Decides by the windows of the policies in force, then by closed channels, which nothing passes."""
+    """Decisions which candidates may be delivered: first by their windows, then by closed channels.
+
+    A flush passes windows. Nothing passes a closed channel.
+    """
 
     def __init__(self, policies: PolicySource, outages: Outages) -> None:
         self._policies = policies
         self._outages = outages
 
-    def must_ask(self, now: Millis | None) -> bool:
-        """True if timelines may have to be held back, other than by stored windows."""
+    def refresh(self, now: Millis | None) -> None:
+        """Read the note about closed channels, unless it was read a moment ago. Always read it if a time is given."""
         self._outages.refresh(now)
+
+    @property
+    def must_ask(self) -> bool:
+        """True if a policy in the code or a closed channel may hold timelines back, besides windows in the store."""
         return self._policies.asks or self._outages.may_hold
 
     def decide(
         self, candidates: Sequence[Candidate], *, at: Millis | None = None, limited: bool = True, group: int = 0
     ) -> list[Admission]:
-        """What `admit` is to do with each candidate: by its window at a time, by default when it was found.
+        """Decide what the store's `admit` does with each candidate.
 
-        Without `limited`, candidates may leave while others return to a channel. `group` is the size of the group of
-        suspects that they are opened in. An attempt that probes a closed channel is never evidence against its digest.
+        Windows are asked for the time `at`; without it, for the time when the candidate was found. Without `limited`,
+        the rate at which digests return to a channel is ignored. `group` is the size of the group of suspects in which
+        the candidates are opened. An attempt that probes a closed channel is never evidence against its digest.
         """
         decided = [self._decide(each, each.now if at is None else at, limited=limited) for each in candidates]
         if not group:
@@ -71,7 +79,7 @@ class Admissions:
         found = self._policies.in_force(timeline, slot.override)
         try:
             until = admission(slot, found.policy.window, timeline, now=at)
-        except Exception as error:  # noqa: BLE001  # a user's function; the timeline is asked again later
+        except Exception as error:  # noqa: BLE001  # a user's function; it is called again later
             self._policies.report(timeline, found.source, error)
             until = at + FAILED_DELAY
         if until is None:
@@ -79,11 +87,11 @@ class Admissions:
         return Admission(timeline, machine.seen(slot), until)
 
     def not_opened(self, timeline: str, *, now: Millis) -> None:
-        """A candidate was admitted, and could not be opened."""
+        """Note that a candidate was admitted but not opened: it does not probe its channel."""
         self._outages.cancel_probe(timeline, now=now)
 
     def reason(self, candidate: Candidate) -> str:
-        """Why a timeline is held back, as the end of a sentence."""
+        """Return why a timeline is held back, as the last part of a sentence."""
         timeline, slot, now = candidate
         try:
             admission(slot, self._policies.in_force(timeline, slot.override).policy.window, timeline, now=now)

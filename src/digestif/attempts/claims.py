@@ -1,12 +1,14 @@
-"""Leases from all partitions of a store, visited in random order, for timelines that may be delivered now."""
+"""Claims: leases for timelines that may be delivered now, from the partitions of a store in random order."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
 from digestif.attempts.admission import Admissions
-from digestif.attempts.attempt import Now
+from digestif.attempts.leases import Now
 from digestif.core.times import Millis, instant_text, to_seconds
 from digestif.errors import Busy, InvalidState, StoreError
 from digestif.events.base import Events
@@ -24,37 +26,38 @@ from digestif.stores.base import (
 )
 from digestif.stores.partitions import visit
 
-LOST_PAGES = 8  # of suspects in a row that other workers opened first; then a group begins without more of them
-KEPT_PAGES = 10  # of timelines that may not be delivered yet; then a claim ends, so that what it has is delivered
+LOST_PAGES = 8  # pages of suspects in a row that other workers opened first, until a group begins with fewer suspects
+KEPT_PAGES = 10  # pages with timelines that were held back, until a claim ends, so that its leases are used soon
 
 
-class Claimed(NamedTuple):
-    """What a claim gave."""
+class ClaimedLeases(NamedTuple):
+    """The result of one claim."""
 
     leases: list[Lease]
-    suspect: Millis | None = None  # when the first suspect lapsed
-    kept: int = 0  # timelines that may not be delivered yet, and wait again
-    pages: Mapping[str, Taken] = MappingProxyType({})  # by digest id: digests that were read along, whole
+    suspect_since: Millis | None = None  # when the first suspect lapsed
+    kept: int = 0  # timelines that were held back, and wait again
+    pages: Mapping[str, Taken] = MappingProxyType({})  # digests that the claim also read, whole, by digest id
 
 
+@dataclass(slots=True)
 class _Claim:
-    """A claim under way, and what it has got."""
+    """A claim under way, and what it has collected."""
 
-    def __init__(self, limit: int, *, asks: bool) -> None:
-        self.limit = limit
-        self.asks = asks
-        self.leases: list[Lease] = []
-        self.pages: dict[str, Taken] = {}
-        self.suspects: list[Millis] = []
-        self.kept = 0
+    limit: int
+    asks: bool
+    leases: list[Lease] = field(default_factory=list)
+    pages: dict[str, Taken] = field(default_factory=dict)
+    suspects: list[Millis] = field(default_factory=list)
+    kept: int = 0
 
     @property
-    def left(self) -> int:
+    def wanted(self) -> int:
+        """How many more leases the claim may collect."""
         return self.limit - len(self.leases)
 
 
 class Claims:
-    """Claims timelines, and asks before records are taken whether they may be delivered."""
+    """Claims and opens timelines, and asks whether they may be delivered before their records are taken."""
 
     def __init__(self, store: Store, admissions: Admissions, *, lease: Millis, now: Now, events: Events) -> None:
         self._store = store
@@ -62,74 +65,70 @@ class Claims:
         self._lease = lease
         self._now = now
         self._events = events
-        self._is_plenty = False  # the last claim got as much as it wanted
-        self._lapses: dict[int, Millis] = {}  # by partition: when its first suspect lapsed, as claims saw it last
+        self._was_filled = False  # the last claim
+        self._lapses: dict[int, Millis] = {}  # when each partition's first suspect lapsed, as the last claim saw it
 
-    @property
-    def _asks(self) -> bool:
-        return self._admissions.must_ask(self._now())
-
-    def claim(self, limit: int, partitions: Collection[int] | None = None) -> Claimed:
-        """Leases for at most `limit` timelines that are due, in these partitions or in all.
+    def claim(self, limit: int, partitions: Collection[int] | None = None) -> ClaimedLeases:
+        """Return leases for at most `limit` timelines that are due, in these partitions or in all.
 
         Raises StoreError if no partition answers.
         """
-        claim = _Claim(limit, asks=self._asks)
+        self._admissions.refresh(self._now())
+        claim = _Claim(limit, asks=self._admissions.must_ask)
         chosen = range(self._store.partitions) if partitions is None else partitions
-        visited = self._visited(chosen, claim)
+        visited = self._claim_round(chosen, claim)
         try:
-            for _ in visit(
-                self._store, "claim", lambda each: self._pages(each, claim), self._events, partitions=visited
-            ):
+            for _ in visit(self._store, "claim", partial(self._pages, claim=claim), self._events, partitions=visited):
                 pass
         except StoreError:
-            if not claim.leases:  # what the pages before it gave must not be forgotten
+            if not claim.leases:  # leases from earlier pages must not be lost
                 raise
-        self._is_plenty = claim.left < 1
-        return Claimed(claim.leases, min(claim.suspects, default=None), claim.kept, claim.pages)
+        self._was_filled = claim.wanted < 1
+        return ClaimedLeases(claim.leases, min(claim.suspects, default=None), claim.kept, claim.pages)
 
-    def _visited(self, partitions: Collection[int], claim: "_Claim") -> Iterator[int]:
-        """The partitions that are to be visited one by one.
+    def _claim_round(self, partitions: Collection[int], claim: "_Claim") -> Iterator[int]:
+        """Yield the partitions to visit.
 
-        While there is plenty, that is a random one, and it may be enough. Then all others are claimed from at once, and
-        those follow that have more, or failed.
+        If the last claim was filled, first a single random one. Then claim from all others in one round, and yield
+        those that have more or failed.
         """
-        order = [list(partitions)[position] for position in shuffled(len(partitions))]
-        first = 1 if self._is_plenty or len(order) == 1 else 0
+        order = shuffled(partitions)
+        first = 1 if self._was_filled or len(order) == 1 else 0
         yield from order[:first]
         rest = order[first:]
-        if not rest or claim.left < 1:
+        if not rest or claim.wanted < 1:
             return
         pages = self._store.claim_each(
-            rest, claim.left, token=fresh_id(), lease=self._lease, now=self._now(), asks=claim.asks
+            rest, claim.wanted, token=fresh_id(), lease=self._lease, now=self._now(), asks=claim.asks
         )
         answers = sorted(zip(rest, pages, strict=True), key=lambda answer: _earliest(answer[1]))
-        yield from [each for each, page in answers if self._is_left(each, page, claim)]
+        yield from [each for each, page in answers if self._keep(each, page, claim)]
 
-    def _is_left(self, partition: int, page: ClaimPage | StoreError, claim: "_Claim") -> bool:
-        """Keep what a page gave. True if its partition has more, or failed."""
+    def _keep(self, partition: int, page: ClaimPage | StoreError, claim: "_Claim") -> bool:
+        """Keep a page's leases. Return True if its partition has more, or failed."""
         try:
             if isinstance(page, StoreError):
                 return True
-            self._note(partition, page, claim)
-        except StoreError:  # as it has candidates: the visit finds them again, and reports the error
+            self._collect(partition, page, claim)
+        except StoreError:  # when candidates were admitted: the visit finds them again, and reports the error
             return True
         return page.more
 
     def _pages(self, partition: int, claim: "_Claim") -> Iterator[None]:
-        asked = 0
-        while claim.left > 0 and asked < KEPT_PAGES:
-            wanted = min(claim.left, PAGE_TIMELINES)
+        """Claim from one partition page by page, until the claim is filled, or the partition has no more."""
+        with_kept = 0  # pages
+        while claim.wanted > 0 and with_kept < KEPT_PAGES:
+            wanted = min(claim.wanted, PAGE_TIMELINES)
             page = self._store.claim(
                 partition, wanted, token=fresh_id(), lease=self._lease, now=self._now(), asks=claim.asks
             )
-            asked += self._note(partition, page, claim) < len(page.candidates)
+            with_kept += self._collect(partition, page, claim) < len(page.candidates)
             yield
             if len(page.leases) + page.retired + len(page.candidates) < wanted:
                 return
 
-    def _note(self, partition: int, page: ClaimPage, claim: "_Claim") -> int:
-        """Keep what a page gave, and admit its candidates: how many of them were opened."""
+    def _collect(self, partition: int, page: ClaimPage, claim: "_Claim") -> int:
+        """Keep a page's leases, admit its candidates, and return how many of them were opened."""
         claim.leases += page.leases
         claim.pages.update(page.pages)
         if page.suspect is not None:
@@ -137,17 +136,21 @@ class Claims:
             self._lapses[partition] = page.suspect
         elif self._lapses:
             self._lapses.pop(partition, None)
+        if not page.candidates:
+            return 0
         admitted = self._admit(page.candidates)
         claim.leases += admitted.leases
         claim.kept += admitted.kept
         return len(admitted.leases)
 
     def claim_suspects(self, size: int, *, alone: bool) -> list[Lease]:
-        """Leases for a group of at most `size` digests that lapsed.
+        """Return leases for a group of at most `size` lapsed digests.
 
-        The partition whose suspects lapsed first, as claims have seen it, comes first.
+        Partitions are visited in the order in which their first suspects lapsed, as far as claims have seen any. Raises
+        StoreError if no partition answers.
         """
-        asks = self._asks
+        self._admissions.refresh(self._now())
+        asks = self._admissions.must_ask
         group, leases = SuspectGroup(size, size, alone), list[Lease]()
 
         def pages(partition: int) -> Iterator[None]:
@@ -157,22 +160,34 @@ class Claims:
                 page = self._store.claim_suspects(
                     partition, group, token=fresh_id(), lease=self._lease, now=self._now(), asks=asks
                 )
-                admitted = self._admit(page.candidates, group=page.size if alone else 0)
-                opened = page.leases + admitted.leases
-                leases.extend(opened)
-                group = _joined(group, page, opened=len(opened), kept=admitted.kept)
+                admitted = Admitted([], [])
+                try:
+                    admitted = self._admit(page.candidates, group=page.size if alone else 0)
+                finally:  # what was opened belongs to the group, whatever becomes of the candidates
+                    opened = page.leases + admitted.leases
+                    leases.extend(opened)
+                    group = _after_page(group, page, opened=len(opened), kept=admitted.kept)
                 more = page.more
                 lost = 0 if opened else lost + 1
                 yield
 
-        partitions = sorted(shuffled(self._store.partitions), key=lambda each: self._lapses.get(each, inf))
-        for _ in visit(self._store, "claim", pages, self._events, partitions=partitions):
-            pass
+        partitions = sorted(shuffled(range(self._store.partitions)), key=lambda each: self._lapses.get(each, inf))
+        try:
+            for _ in visit(self._store, "claim", pages, self._events, partitions=partitions):
+                pass
+        except StoreError:
+            if not leases:  # else they are kept: unrenewed, they would lapse as evidence against the group
+                raise
         return leases
 
     def open(self, timeline: str, *, alone: bool) -> Lease:
-        """Open one timeline. Raises InvalidState or Busy, also if a window or its channel holds it back: it waits."""
-        now, asks = self._now(), self._asks
+        """Open one timeline.
+
+        Raises Busy, or InvalidState, also if a window or a closed channel holds the timeline back.
+        """
+        now = self._now()
+        self._admissions.refresh(now)
+        asks = self._admissions.must_ask
         try:
             return self._store.open(timeline, token=fresh_id(), lease=self._lease, now=now, alone=alone, asks=asks)
         except Unadmitted as error:
@@ -189,6 +204,7 @@ class Claims:
         return admitted.leases[0]
 
     def _admit(self, candidates: Sequence[Candidate], *, group: int = 0) -> Admitted:
+        """Decide about candidates, and open those that may be delivered."""
         if not candidates:
             return Admitted([], [])
         decided = self._admissions.decide(candidates, group=group)
@@ -200,8 +216,8 @@ class Claims:
         return admitted
 
 
-def _joined(group: SuspectGroup, page: ClaimPage, *, opened: int, kept: int) -> SuspectGroup:
-    """The group after a page of suspects. Those that could not be admitted are passed over, too."""
+def _after_page(group: SuspectGroup, page: ClaimPage, *, opened: int, kept: int) -> SuspectGroup:
+    """Return the group after a page of suspects. The next page skips those that were neither opened nor held back."""
     if not (page.leases or page.candidates or page.passed_over):
         return group
     skipped = page.passed_over + len(page.leases) + len(page.candidates) - opened - kept
@@ -210,6 +226,6 @@ def _joined(group: SuspectGroup, page: ClaimPage, *, opened: int, kept: int) -> 
 
 
 def _earliest(page: ClaimPage | StoreError) -> float:
-    """When the first candidate was due: that one is asked about first, as within a partition."""
+    """Return when the first candidate was due, so that pages are admitted in the order of their candidates."""
     candidates = () if isinstance(page, StoreError) else page.candidates
     return min((candidate.slot.at for candidate in candidates), default=inf)

@@ -1,14 +1,17 @@
-"""What an attempt carries: read page by page, decoded, with the records that can't be decoded quarantined."""
+"""The contents of a digest: its records, read page by page and decoded. Those that can't be decoded are quarantined."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from enum import Enum
+from functools import partial
 from types import MappingProxyType
 
-from digestif.attempts.attempt import Attempt, with_records
 from digestif.attempts.room import Room
-from digestif.core.capacity import Stored, within_bytes
+from digestif.attempts.stages import Carried, Claimed
+from digestif.attempts.steps import Call, Steps
+from digestif.core.capacity import Cursor, Stored, within_bytes
 from digestif.core.policy import Policy
-from digestif.core.records import Record
+from digestif.core.records import Digest, Record
+from digestif.errors import StoreError
 from digestif.events.attempts import Quarantined
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_RECORDS, QuarantinedRecord, Store, Take, Taken
@@ -17,41 +20,120 @@ from digestif.stores.codec import Sealer, read_timestamp
 NO_PAGES: Mapping[str, Taken] = MappingProxyType({})
 
 
+class Progress(Enum):
+    """How far a digest was read."""
+
+    PARTLY = "partly"
+    WHOLE = "whole"
+    LOST = "lost"  # its lease was
+
+
+class Reading:
+    """The stored records of a claimed digest, as far as they were read."""
+
+    __slots__ = ("after", "claimed", "dropped", "progress", "revision", "stored", "weight")
+
+    def __init__(self, claimed: Claimed) -> None:
+        self.claimed = claimed
+        self.clear()
+
+    def clear(self) -> None:
+        self.stored: list[Stored] = []
+        self.weight = 0  # bytes, about as many as the decoded records take in memory
+        self.after: Cursor | None = None  # where the next page begins
+        self.progress = Progress.PARTLY
+        self.revision, self.dropped = 1, 0
+
+    def add(self, page: Taken | None, sealer: Sealer) -> None:
+        """Keep a page that the store gave; None says that the lease is lost."""
+        if page is None:
+            self.progress = Progress.LOST
+            return
+        if self.stored:
+            self.stored += page.records
+        else:
+            self.stored = page.records  # most digests are one page: no copy
+        self.weight += sum([sealer.decoded_size(record.payload) for record in page.records if record.payload])
+        self.after, self.revision, self.dropped = page.after, page.revision, page.dropped
+        self.progress = Progress.WHOLE if page.complete else Progress.PARTLY
+
+    def carried(self) -> Carried:
+        """Return the counts of a digest whose records were not decoded."""
+        return Carried(len(self.stored), self.dropped, () if self.progress is Progress.WHOLE else None)
+
+
 def read(
-    store: Store, attempts: Sequence[Attempt], *, room: Room, sealer: Sealer, pages: Mapping[str, Taken] = NO_PAGES
-) -> None:
-    """Read digests, the first ones first. Once the room is full, those of which nothing was read are left unread.
+    store: Store, readings: Sequence[Reading], *, room: Room, sealer: Sealer, pages: Mapping[str, Taken] = NO_PAGES
+) -> Steps[None]:
+    """Read digests in order. Once the room is full, begin no further one.
 
-    If memory is what is full, only the first digest is read to its end.
-
-    `pages` are digests, by their id, that the claim has read along.
+    If memory is full, only the first digest is read to its end. `pages` has the digests, by id, that the claim has
+    read along.
     """
     records = weight = 0
-    for attempt in attempts:
-        page = pages.get(attempt.lease.digest_id)
-        if page is None or not _needs_no_trimming(attempt.policy, page):
+    for reading in readings if pages else ():
+        page = pages.get(reading.claimed.held.lease.digest_id)
+        if page is None or not _needs_no_trimming(reading.claimed.policy, page):
             continue
         if room.is_full(records=records, weight=weight):
             break
-        _note(attempt, page, sealer)
-        records, weight = records + len(attempt.stored), weight + attempt.weight
-    while reading := _still_to_read(attempts, room):
-        answers = store.take([_request(attempt) for attempt in reading], now=reading[0].now())
-        for attempt, answer in zip(reading, answers, strict=True):
-            if answer is None:
-                attempt.is_lost = True
-            else:
-                _note(attempt, answer, sealer)
+        reading.add(page, sealer)
+        records, weight = records + len(reading.stored), weight + reading.weight
+    while wanted := _still_to_read(readings, room):
+        requests = [_request(reading, max_bytes=reading.claimed.policy.max_bytes) for reading in wanted]
+        answers = yield Call("take", partial(store.take, requests, now=wanted[0].claimed.held.now()))
+        for reading, answer in zip(wanted, answers, strict=True):
+            reading.add(answer, sealer)
 
 
-def _still_to_read(attempts: Sequence[Attempt], room: Room) -> list[Attempt]:
-    reading = [attempt for attempt in attempts if not attempt.is_read and not attempt.is_lost]
-    if not reading:
-        return reading
-    records, weight = sum(len(attempt.stored) for attempt in attempts), sum(attempt.weight for attempt in attempts)
-    if not room.is_full(records=records, weight=weight):
-        return reading
-    return [attempt for attempt in reading if attempt.stored and (attempt is attempts[0] or not room.is_heavy(weight))]
+def read_each(
+    store: Store, readings: Sequence[Reading], *, room: Room, sealer: Sealer, pages: Mapping[str, Taken]
+) -> Steps[dict[Reading, Exception]]:
+    """Read digests, and return the errors of those that failed: one that is too large for memory fails alone.
+
+    Raises StoreError if the store does not answer.
+    """
+    failed: dict[Reading, Exception] = {}
+    try:
+        yield from read(store, readings, room=room, sealer=sealer, pages=pages)
+    except StoreError:
+        raise
+    except Exception:  # noqa: BLE001  # one of them is to blame: read them one by one
+        for reading in readings:
+            reading.clear()
+        for reading in readings:
+            if room.is_full(
+                records=sum(len(each.stored) for each in readings), weight=sum(each.weight for each in readings)
+            ):
+                break
+            try:
+                yield from read(store, [reading], room=room, sealer=sealer)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001  # judged as if its handler had failed
+                reading.clear()
+                failed[reading] = error
+    return failed
+
+
+def _request(reading: Reading, *, max_bytes: int | None) -> Take:
+    claimed = reading.claimed
+    return Take(claimed.held.lease, claimed.policy.capacity, merge=True, after=reading.after, max_bytes=max_bytes)
+
+
+def _still_to_read(readings: Sequence[Reading], room: Room) -> list[Reading]:
+    wanted = [reading for reading in readings if reading.progress is Progress.PARTLY]
+    if not wanted or not _fills(readings, room):
+        return wanted
+    is_heavy = room.is_heavy(sum(each.weight for each in readings))
+    return [each for each in wanted if each.stored and (each is readings[0] or not is_heavy)]
+
+
+def _fills(readings: Sequence[Reading], room: Room) -> bool:
+    records = weight = 0
+    for each in readings:
+        records, weight = records + len(each.stored), weight + each.weight
+    return room.is_full(records=records, weight=weight)
 
 
 def _needs_no_trimming(policy: Policy, page: Taken) -> bool:
@@ -60,70 +142,52 @@ def _needs_no_trimming(policy: Policy, page: Taken) -> bool:
     return within_capacity and within_bytes(page.records, policy.max_bytes) == many
 
 
-def _note(attempt: Attempt, page: Taken, sealer: Sealer) -> None:
-    attempt.stored += page.records
-    attempt.weight += sum([sealer.decoded_size(record.payload) for record in page.records if record.payload])
-    attempt.after, attempt.is_read = page.after, page.complete
-    _note_header(attempt, page)
+def finish_merge(claimed: Claimed) -> Steps[int]:
+    """Let the store finish a merge that an earlier attempt began, and return the number of records in the digest.
+
+    The records are dropped: no handler sees them.
+    """
+    reading, records = Reading(claimed), 0
+    while reading.progress is Progress.PARTLY:
+        request = _request(reading, max_bytes=None)
+        [page] = yield Call("take", partial(claimed.held.store.take, [request], now=claimed.held.now()))
+        records += 0 if page is None else len(page.records)
+        reading.progress = Progress.LOST if page is None else Progress.WHOLE if page.complete else Progress.PARTLY
+        reading.after = None if page is None else page.after
+    return records
 
 
-def finish_merge(attempt: Attempt) -> None:
-    """Let the store finish a merge that an earlier attempt began. The records are counted, and none is kept."""
-    after, is_over = None, False
-    while not is_over:
-        request = Take(attempt.lease, attempt.policy.capacity, merge=True, after=after)
-        [page] = attempt.store.take([request], now=attempt.now())
-        is_over = page is None or page.complete
-        if page is not None:
-            attempt.counted += len(page.records)
-            after = page.after
+def unpack(reading: Reading, sealer: Sealer) -> Steps[tuple[Digest, list[Quarantined]]]:
+    """Decode the records of a digest. Quarantine those that can't be decoded as dead letters, with an event for each.
 
-
-def _request(attempt: Attempt) -> Take:
-    policy = attempt.policy
-    return Take(attempt.lease, policy.capacity, merge=True, after=attempt.after, max_bytes=policy.max_bytes)
-
-
-def _note_header(attempt: Attempt, page: Taken) -> None:
-    digest = attempt.digest
-    if digest.revision != page.revision or digest.dropped != page.dropped:
-        attempt.digest = replace(digest, revision=page.revision, dropped=page.dropped)
-
-
-def unpack(attempt: Attempt, sealer: Sealer) -> list[Quarantined]:
-    """Decode what was read. Records that can't be decoded become dead letters of their own; the answer is their events.
-
-    Raises StaleLease if the lease is lost meanwhile.
+    Raises StaleLease if the lease is lost before that is done.
     """
     quarantined: list[Quarantined] = []
-    records, broken = decode(attempt.stored, sealer)
+    records, broken = decode(reading.stored, sealer)
     while broken:
-        quarantined += _quarantine(attempt, broken)
-        _read_anew(attempt, sealer)  # it may have another revision now
-        records, broken = decode(attempt.stored, sealer)
-    attempt.stored = []
-    attempt.digest = with_records(attempt.digest, tuple(records))
-    return quarantined
+        quarantined += yield from _quarantine(reading.claimed, broken)
+        reading.clear()  # the digest may have another revision now
+        yield from read(reading.claimed.held.store, [reading], room=Room(), sealer=sealer)
+        if reading.progress is Progress.LOST:
+            raise reading.claimed.held.stale()
+        records, broken = decode(reading.stored, sealer)
+    lease = reading.claimed.held.lease
+    kept = tuple(records)
+    return Digest(lease.timeline, lease.digest_id, reading.revision, lease.attempt, reading.dropped, kept), quarantined
 
 
-def _read_anew(attempt: Attempt, sealer: Sealer) -> None:
-    attempt.clear_pages()
-    read(attempt.store, [attempt], room=Room(), sealer=sealer)
-    if attempt.is_lost:
-        raise attempt.stale()
-
-
-def _quarantine(attempt: Attempt, broken: Sequence[tuple[str, str]]) -> list[Quarantined]:
+def _quarantine(claimed: Claimed, broken: Sequence[tuple[str, str]]) -> Steps[list[Quarantined]]:
     letters = [QuarantinedRecord(key, fresh_id(), reason) for key, reason in broken]
+    held = claimed.held
     for start in range(0, len(letters), PAGE_RECORDS):
         page = letters[start : start + PAGE_RECORDS]
-        if not attempt.store.quarantine(attempt.lease, page, now=attempt.now()):
-            raise attempt.stale()
-    return [Quarantined(timeline=attempt.timeline, key=key, letter_id=of, reason=why) for key, of, why in letters]
+        if not (yield Call("quarantine", partial(held.store.quarantine, held.lease, page, now=held.now()))):
+            raise held.stale()
+    return [Quarantined(timeline=held.timeline, key=key, letter_id=of, reason=why) for key, of, why in letters]
 
 
 def decode(stored: Sequence[Stored], sealer: Sealer) -> tuple[list[Record], list[tuple[str, str]]]:
-    """The records whose values can be read, and key and reason of those whose values can't."""
+    """Return the records whose values can be read, and key and reason of those whose values can't."""
     records: list[Record] = []
     broken: list[tuple[str, str]] = []
     for item in stored:

@@ -7,13 +7,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from digestif.attempts.attempt import Attempt
+from digestif.attempts.delivery import Delivery
 from digestif.core.texts import shortened
 from digestif.core.verdicts import is_name
 from digestif.errors import ConfigError
 from digestif.intake.patterns import Patterns, check_pattern
 
-Call = Callable[[Sequence[Attempt]], Any]
+CallWith = Callable[[Sequence[Delivery]], Any]
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 
@@ -30,16 +30,16 @@ class Handler:
     """How the digests of a pattern are delivered."""
 
     pattern: str
-    call: Call  # gives what the function answers, or a coroutine of that
-    call_here: Call | None  # the same for a caller without an event loop; None: that is impossible
+    call: CallWith  # gives what the function answers, or a coroutine of that
+    call_blocking: CallWith | None  # the same for a caller without an event loop; None: that is impossible
     kind: Kind
-    batch: int | None = None  # it takes at most so many attempts at once; None: one, and its own argument is no list
+    batch: int | None = None  # most deliveries of one call; None: a call has one, and its argument is no list
     at_most_once: bool = False  # digests are completed before it is called
     channel: str | Callable[[str], str] | None = None  # by which it delivers, or from timeline to that
     close: Callable[[], Awaitable[None]] | None = None  # closes what it has open on the running event loop
 
     def channel_of(self, timeline: str) -> str:
-        """The name of the channel by which a timeline is delivered; empty if that is not known."""
+        """Return the name of the channel by which a timeline is delivered; empty if that is not known."""
         if not callable(self.channel):
             return self.channel or ""
         try:
@@ -48,28 +48,28 @@ class Handler:
             return ""
         return name if is_name(name) else ""
 
-    def deliver_here(self, attempt: Attempt) -> BaseException | None:
-        """Deliver without an event loop; the error that the handler returned. Raises what the handler raises."""
-        self.refuse_unless_here()
-        assert self.call_here is not None
-        answer = self.call_here([attempt])
+    def deliver_blocking(self, delivery: Delivery) -> BaseException | None:
+        """Deliver without an event loop; return the error that the handler returned. Raises what the handler raises."""
+        self.refuse_unless_blocking()
+        assert self.call_blocking is not None
+        answer = self.call_blocking([delivery])
         if inspect.iscoroutine(answer):
             answer.close()
             return ConfigError(f"the handler of {self.pattern!r} gives a coroutine: use AsyncDigests, or run a worker")
         return self.errors_in(answer, 1)[0]
 
-    async def deliver(self, attempt: Attempt, *, in_thread: InThread) -> BaseException | None:
-        """Deliver on the running event loop; the error that the handler returned. Raises what the handler raises."""
-        call = partial(self.call, [attempt])
+    async def deliver(self, delivery: Delivery, *, in_thread: InThread) -> BaseException | None:
+        """Deliver on the event loop; return the error that the handler returned. Raises what the handler raises."""
+        call = partial(self.call, [delivery])
         answer = call() if self.kind is Kind.COROUTINE else await in_thread(call)
         return self.errors_in(await answer if inspect.isawaitable(answer) else answer, 1)[0]
 
     def run_by(self, run: Run) -> "Handler":
-        """The same handler for a caller without an event loop, where `run` runs its coroutines."""
-        call = self.call_here or self.call
+        """Return the same handler for a caller without an event loop, where `run` runs its coroutines."""
+        call = self.call_blocking or self.call
 
-        def call_here(attempts: Sequence[Attempt]) -> Any:
-            answer = call(attempts)
+        def call_blocking(deliveries: Sequence[Delivery]) -> Any:
+            answer = call(deliveries)
             if not inspect.isawaitable(answer):
                 return answer
             try:
@@ -79,17 +79,17 @@ class Handler:
                     answer.close()
                 raise
 
-        return replace(self, call_here=call_here)
+        return replace(self, call_blocking=call_blocking)
 
-    def refuse_unless_here(self) -> None:
-        """ConfigError if it can't be called without an event loop."""
-        if self.call_here is None:
+    def refuse_unless_blocking(self) -> None:
+        """Raise ConfigError if the handler can't be called without an event loop."""
+        if self.call_blocking is None:
             raise ConfigError(
                 f"the handler of {self.pattern!r} is a coroutine: await it with AsyncDigests, or run a worker"
             )
 
     def errors_in(self, answer: object, count: int) -> Sequence[BaseException | None]:
-        """What the answer says about each of so many digests.
+        """Return the error, or None, that the answer means for each of `count` digests.
 
         A handler of batches gives None, or a list of None or an error for each digest. Return values of other handlers
         are ignored, except an exception or a generator, which count as failures.
@@ -131,7 +131,7 @@ class Handlers:
         return iter(self._handlers)
 
     def required(self, timeline: str) -> Handler:
-        """The handler of a timeline; ConfigError if there is none."""
+        """Return the handler of a timeline. Raises ConfigError if there is none."""
         handler = self.find(timeline)
         if handler is None:
             raise ConfigError(f"{timeline!r} has no handler; register one with @digests.handler({timeline!r})")
@@ -162,7 +162,7 @@ class Handlers:
             Handler(
                 pattern=name,
                 call=deliver,
-                call_here=deliver if kind is Kind.FUNCTION else None,
+                call_blocking=deliver if kind is Kind.FUNCTION else None,
                 kind=kind,
                 batch=batch,
                 at_most_once=at_most_once,
@@ -184,12 +184,12 @@ class Handlers:
         return handler
 
 
-def _with_digest(call: Callable[[Any], Any]) -> Call:
-    return lambda attempts: call(attempts[0].digest)
+def _with_digest(call: Callable[[Any], Any]) -> CallWith:
+    return lambda deliveries: call(deliveries[0].digest)
 
 
-def _with_digests(call: Callable[[Any], Any]) -> Call:
-    return lambda attempts: call([attempt.digest for attempt in attempts])
+def _with_digests(call: Callable[[Any], Any]) -> CallWith:
+    return lambda deliveries: call([delivery.digest for delivery in deliveries])
 
 
 def _is_async(call: Any) -> bool:

@@ -1,18 +1,22 @@
-"""The heartbeat: a thread of its own renews the leases, whatever event loop and handlers do."""
+"""The heartbeat: a thread renews the leases, whatever event loop and handlers do."""
 
 import logging
 import threading
 from collections.abc import Callable
 
+from digestif.core.times import Millis, to_seconds
+
 logger = logging.getLogger("digestif")
+
+BEATS = 3  # in a lease: one may fail
 
 
 class Heartbeat:
-    """Calls `beat` every so many seconds while the block runs."""
+    """Calls `beat` while the block runs, often enough for leases of this duration."""
 
-    def __init__(self, beat: Callable[[], None], *, seconds: float) -> None:
+    def __init__(self, beat: Callable[[], None], *, lease: Millis) -> None:
         self._beat = beat
-        self._seconds = seconds
+        self._seconds = to_seconds(lease) / BEATS
         self._done = threading.Event()
 
     def __enter__(self) -> "Heartbeat":

@@ -1,19 +1,19 @@
-"""Room: how much a claim may take, so that digests are delivered soon after they are claimed, and fit into memory."""
+"""Room: how much one claim may take, so that its digests fit into memory and are delivered soon."""
 
 from collections.abc import Mapping
 
 from digestif.attempts.handlers import Kind
 from digestif.core.times import Millis
 
-RECORDS = 20_000  # that a claim reads before it gives back the rest of its digests
-SLOW_DELAY: Millis = 1_000  # of digests for which there is no place, if their handlers are slow
+RECORDS = 20_000  # that a claim reads; then it gives back the rest of its digests
+SLOW_DELAY: Millis = 1_000  # by which digests are put off if no place is free and their kind of handler is slow
 
 
 class Room:
-    """The places, by kind of handler, the memory and the number of records that the digests of one claim may take.
+    """The places by kind of handler, the memory, and the number of records that the digests of one claim may take.
 
-    Afterwards `short` names the kinds of handlers for which there were too few places, and `was_too_small` says that
-    even the first digest did not fit into memory.
+    After the claim, `short` has the kinds of handlers that had too few places, and `was_too_small` is True if not even
+    the first digest fitted into memory.
     """
 
     def __init__(
@@ -28,14 +28,14 @@ class Room:
         self._places = None if places is None else dict(places)  # None: any number
         self._slow = slow
         self._memory = memory
-        self._most = most  # bytes that the first digest may have if it does not fit; None: any number
+        self._most = most  # bytes that a first digest larger than the memory may have; None: any number
         self._held = 0
         self._records = records
         self.short: set[Kind] = set()
         self.was_too_small = False
 
     def take(self, kind: Kind) -> bool:
-        """Take a place, if one is free."""
+        """Take a place; return False if none is free."""
         if self._places is None:
             return True
         if self._places[kind] < 1:
@@ -45,19 +45,19 @@ class Room:
         return True
 
     def delay(self, kind: Kind) -> Millis:
-        """How long to put off a digest for which there is no place, so that a slow kind does not hold up the other."""
+        """Return how long to put off a digest without a place, so that slow kinds do not hold up fast ones."""
         return SLOW_DELAY if kind in self._slow else 0
 
     def is_full(self, *, records: int, weight: int) -> bool:
-        """True once so much was read that no further digest is begun. `weight` is in bytes."""
+        """Return True once a claim has read enough, and begins no further digest. `weight` is in bytes."""
         return records >= self._records or self.is_heavy(weight)
 
     def is_heavy(self, weight: int) -> bool:
-        """True if digests of this weight fill the memory."""
+        """Return True if digests of this weight fill the memory."""
         return self._memory is not None and weight >= self._memory
 
     def hold(self, weight: int) -> bool:
-        """Take memory for a digest that was read; False if it does not fit beside those before it."""
+        """Take memory for a digest; return False if it does not fit beside the digests before it."""
         is_first = not self._held
         if self._memory is None or self._held + weight <= self._memory:
             fits = True

@@ -1,4 +1,4 @@
-"""Timelines without a handler: put off for longer and longer, and reported once a minute."""
+"""Timelines without a handler: each is put off for longer every time, and they are reported once a minute."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ from digestif.core.times import Millis
 from digestif.events.attempts import Unhandled
 from digestif.events.base import Events
 
-LONGEST: Millis = 60_000  # that they are put off; first a second, then twice that
-REMEMBERED = 10_000
+LONGEST: Millis = 60_000  # for which a timeline is put off: a second at first, then twice as long each time
+REMEMBERED = 10_000  # timelines
 REPORT_SECONDS = 60.0
 
 
 class UnhandledTimelines:
-    """Counts how often each timeline came for which this worker has no handler. Another worker may have one."""
+    """Counts how often this worker has claimed each timeline without having a handler for it."""
 
     def __init__(self, events: Events, *, clock: Callable[[], float] = monotonic) -> None:
         self._events = events
@@ -23,7 +23,7 @@ class UnhandledTimelines:
         self._report_at = 0.0
 
     def delay(self, timeline: str) -> Millis:
-        """How long to put off a timeline, so that another worker gets at it soon."""
+        """Count a claim of a timeline, and return how long to put it off, so that another worker gets it soon."""
         if len(self._times) >= REMEMBERED:
             self._times.clear()
         times = self._times.get(timeline, 0)

@@ -33,7 +33,7 @@ class Loaded(NamedTuple):
 
     @property
     def engine(self) -> Digests:
-        return self.digests._digests if isinstance(self.digests, AsyncDigests) else self.digests
+        return self.digests.sync if isinstance(self.digests, AsyncDigests) else self.digests
 
     def close(self) -> None:
         """Close what was made for this command."""
@@ -98,7 +98,7 @@ def opened(app: str) -> Iterator[Digests]:
 def load_served(app: str) -> Loaded:
     """The same for a worker: refused without a handler."""
     loaded = load(app)
-    if not loaded.digests.attempts().handlers:
+    if not loaded.digests.engine.handlers:
         loaded.close()
         raise ConfigError(f"{app}: it has no handler; register one with @{ATTRIBUTE}.handler('mail:*')")
     return loaded

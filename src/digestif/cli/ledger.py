@@ -93,8 +93,8 @@ def repair(session: Session, dry_run: bool) -> int:
 @with_session
 def status(session: Session) -> None:
     """Show store, workers, closed channels, backlog and ledger."""
-    from digestif.attempts.worker_notes import UNHANDLED_LOOKED_AT, unhandled_among
     from digestif.core.workers import policy_conflicts
+    from digestif.notes.workers import UNHANDLED_LOOKED_AT, unhandled_among
     from digestif.stores.versions import versions
 
     with session.digests(reads=True) as digests:

@@ -72,7 +72,7 @@ def timelines(session: Session, state: str | None, prefix: str, after: str | Non
 
 def unhandled(digests: "Digests", found: "Iterable[Timeline]") -> list[str]:
     """Those timelines for which no live worker has a handler; none if no worker is known."""
-    from digestif.attempts.worker_notes import is_unhandled
+    from digestif.notes.workers import is_unhandled
 
     workers = digests.workers()
     return [timeline.key for timeline in found if is_unhandled(timeline.key, workers)]
@@ -178,9 +178,11 @@ def _given_up(why: "Explanation") -> str:
 @with_session
 def peek(session: Session, timeline: str, limit: int) -> int:
     """Show the records that the next digest of TIMELINE would carry. Exit code 1 if there are none."""
+    from digestif.stored_records import decoded, peek_stored
+
     with session.digests(reads=True) as digests:
-        stored, total = digests._peek_stored(timeline, limit)
-        records = digests._decoded(stored)
+        stored, total = peek_stored(digests.engine, timeline, limit)
+        records = decoded(digests.engine, stored)
         now = time_of(digests)
     if session.as_json:
         for record in records:

@@ -134,7 +134,7 @@ def _digest(session: Session, timeline: str | None) -> "tuple[Digest, Look]":
         return _sample(), Look(group_by=_SAMPLE_GROUPS, links=SAMPLE_LINKS)
     with session.digests(reads=True) as digests:
         records = digests.peek(timeline)
-        route = None if digests._routes is None else digests._routes.find(timeline)
+        route = digests.engine.route_of(timeline)
         policy, choice = digests.policy_of(timeline).policy, digests.preference(timeline)
     if not records:
         raise InvalidState(f"{timeline!r} has nothing pending to show; without --timeline there are samples")

@@ -157,7 +157,7 @@ class Session:
 
     def place_of(self, digests: "Digests") -> str:
         """The store of an engine as it may be shown."""
-        return digests._place if self._app else self.place
+        return digests.engine.place if self._app else self.place
 
     def described(self, digests: "Digests") -> str:
         """The store of an engine, and the application that names it."""

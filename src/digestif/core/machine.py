@@ -117,7 +117,7 @@ def seen(slot: Slot) -> Seen:
     return Seen(slot.state, slot.at, slot.until, None if slot.override is None else slot.override.since)
 
 
-class Plan(NamedTuple):
+class Plan(Struct, frozen=True, gc=False):
     """How a timeline goes on after a digest, by the policy in the code."""
 
     cool_down: Millis
@@ -583,7 +583,7 @@ def plan_in_force(plan: Plan, slot: Slot) -> Plan:
     if override is None:
         if not plan.given or plan.ttl is None:
             return plan
-        return plan._replace(cool_down=min(plan.cool_down, longest_delay(plan.ttl)))
+        return replace(plan, cool_down=min(plan.cool_down, longest_delay(plan.ttl)))
     is_given = plan.given and allows(override.terms.ttl, plan.cool_down)
     cool_down = plan.cool_down if is_given else override.cool_down(slot.iteration)
     return Plan(cool_down, override.terms.max_records, override.terms.openings)

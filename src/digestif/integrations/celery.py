@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, Instant, in_seconds, is_duration, to_millis, to_seconds
+from digestif.deliveries import Deliveries
 from digestif.digests import Digests
 from digestif.errors import ConfigError, InvalidState, StaleLease
 from digestif.events.engine import Dispatched, DispatchFailed, Skipped
@@ -61,7 +62,7 @@ class Tasks:
         Once the record is accepted nothing is raised: if the broker does not take the task, an event says so, and a
         tick finds the timeline. `minimum_delay` is the cool-down after that task; a tick's task has the policy's.
         """
-        self.digests._check_cool_down(timeline, minimum_delay)
+        self.digests.engine.check_cool_down(timeline, minimum_delay)
         return self.digests.notify(
             timeline,
             value,
@@ -76,7 +77,7 @@ class Tasks:
 
     def dispatch(self, timeline: str, *, minimum_delay: Duration | None = None) -> bool:
         """Let a task deliver a ready timeline. False if the broker does not take it."""
-        self.digests._check_cool_down(timeline, minimum_delay)
+        self.digests.engine.check_cool_down(timeline, minimum_delay)
         return self._dispatch(timeline, minimum_delay)
 
     def _dispatch(self, timeline: str, minimum_delay: Duration | None) -> bool:
@@ -110,7 +111,7 @@ def install(
     if name_prefix in names:
         raise ConfigError(f"name_prefix: {name_prefix!r} has been installed in this app; give another one")
 
-    digests._run_coroutines()
+    digests.engine.run_coroutines()
 
     # Acknowledged late: if a worker dies and the broker notices, another worker gets the task. If the digest was open
     # by then, that one finds it busy. Celery never retries: the policy does.
@@ -173,7 +174,9 @@ def _deliver_digest(digests: Digests) -> Callable[..., bool]:
             late = max(0.0, _now(digests) - schedule_timestamp)
             digests.events.emit(Dispatched(timeline=key, late=late))
         try:
-            return digests._deliver(key, minimum_delay, now=None)  # checked when it was dispatched; a later policy wins
+            # The cool-down was checked when the task was dispatched; a later policy wins.
+            deliveries = Deliveries(digests.engine, None, blocking=True)
+            return deliveries.run(deliveries.deliver_checked(key, minimum_delay))
         except InvalidState as error:  # another task has delivered it, or is doing so
             digests.events.emit(Skipped(timeline=key, reason=str(error)))
             return False
@@ -185,4 +188,5 @@ def _deliver_digest(digests: Digests) -> Callable[..., bool]:
 
 def _now(digests: Digests) -> float:
     """Seconds by the clock that the schedule goes by."""
-    return to_seconds(digests._time(0, digests._intake.millis(None)))
+    engine = digests.engine
+    return to_seconds(engine.time(0, engine.intake.millis(None)))

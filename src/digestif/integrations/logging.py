@@ -131,7 +131,7 @@ class DigestHandler(UnlockedHandler):
 
 
 def _engine(digests: object) -> Digests:
-    found = digests._digests if isinstance(digests, AsyncDigests) else digests
+    found = digests.sync if isinstance(digests, AsyncDigests) else digests
     if not isinstance(found, Digests):
         raise ConfigError(
             f"digests: a value of type {type(digests).__name__} is neither an engine nor the DSN of a store"

@@ -296,7 +296,7 @@ class _Source:
     """A store, read in a thread of its own: one that hangs must not hang the scrape, nor gather threads."""
 
     def __init__(self, digests: Digests | AsyncDigests, timeout: float) -> None:
-        self._digests = digests if isinstance(digests, Digests) else digests._digests
+        self._digests = digests if isinstance(digests, Digests) else digests.sync
         self._timeout = timeout
         self._scrape: _Scrape | None = None
         self._lock = threading.Lock()

@@ -9,6 +9,7 @@ from digestif.channels.base import Message
 from digestif.core.records import Digest
 from digestif.core.times import to_millis, to_seconds
 from digestif.stores.base import Store
+from digestif.stores.damage import UNDECODABLE
 from digestif.stores.documents import Bounds, Document
 
 COLLECTION = "messages"
@@ -54,5 +55,5 @@ def kept_message(document: Document) -> KeptMessage | None:
     try:
         found: dict[str, Any] = _decode(document.body)
         return KeptMessage(id=document.key, timeline=document.timeline or "", at=to_seconds(document.at), **found)
-    except (msgspec.MsgspecError, UnicodeError, TypeError):
+    except (*UNDECODABLE, TypeError):
         return None

@@ -7,18 +7,18 @@ from zlib import crc32
 
 import msgspec
 
-from digestif.attempts import Attempt
+from digestif.attempts.delivery import Delivery
 from digestif.core.policy import check_delay
 from digestif.core.texts import shortened
 from digestif.core.times import Duration, Millis, to_millis, to_seconds
 from digestif.errors import ConfigError
+from digestif.stores.note import Note
 
 BOOKS = 256
 MOST_MESSAGES = 1000  # each is noted, and read with every later one
 Entries = dict[str, Millis]  # by digest: until when it counts
 Book = dict[str, Entries]  # by account
 
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Book).decode
 
 
@@ -55,10 +55,10 @@ class Account:
         self._per = to_millis(budget.per)
         self._pattern = pattern
 
-    def spend(self, attempt: Attempt, recipient: str) -> float:
+    def spend(self, delivery: Delivery, recipient: str) -> float:
         """Enter a message and return 0; or, if the budget is spent, enter nothing and return the seconds to wait."""
         wait: Millis = 0
-        digest = attempt.digest.id
+        digest = delivery.digest.id
 
         def spent(entries: Entries, now: Millis) -> Entries:
             nonlocal wait
@@ -69,37 +69,29 @@ class Account:
             wait = 0 if over < 0 else ends[over] - now
             return entries if wait else {**entries, digest: latest}
 
-        self._change(attempt, recipient, spent)
+        self._change(delivery, recipient, spent)
         return to_seconds(wait)
 
-    def give_back(self, attempt: Attempt, recipient: str) -> None:
+    def give_back(self, delivery: Delivery, recipient: str) -> None:
         """Remove the entry of a message that was not sent."""
-        digest = attempt.digest.id
+        digest = delivery.digest.id
         self._change(
-            attempt, recipient, lambda entries, _: {name: end for name, end in entries.items() if name != digest}
+            delivery, recipient, lambda entries, _: {name: end for name, end in entries.items() if name != digest}
         )
 
-    def _change(self, attempt: Attempt, recipient: str, change: Callable[[Entries, Millis], Entries]) -> None:
-        """Change one account in its book; start over if another worker wrote the book meanwhile."""
-        store = attempt.store
+    def _change(self, delivery: Delivery, recipient: str, change: Callable[[Entries, Millis], Entries]) -> None:
+        """Change one account in its book, and remove entries from the others that have ended."""
+        store = delivery.held.store
         account = f"{self._pattern}\0{recipient}"
         number = crc32(account.encode()) % BOOKS
-        name, partition = f"budget-{number}", number % store.partitions
-        is_written = False
-        while not is_written:
-            noted, now = store.note(partition, name), attempt.now()
+        partition = number % store.partitions
+
+        def changed(book: Book) -> Book:
+            now = delivery.now()
             now = store.time(partition) if now is None else now
-            book = _open_book(noted, now)
-            before = book.get(account, {})
-            book[account] = change(before, now)
-            is_written = book[account] == before or store.swap_note(partition, name, noted, _closed_book(book))
+            live = {name: {key: end for key, end in each.items() if end > now} for name, each in book.items()}
+            before = live.get(account, {})
+            live[account] = change(before, now)
+            return book if live[account] == before else {name: each for name, each in live.items() if each}
 
-
-def _open_book(noted: bytes | None, now: Millis) -> Book:
-    book: Book = {} if noted is None else _decode(noted)
-    return {account: {key: end for key, end in entries.items() if end > now} for account, entries in book.items()}
-
-
-def _closed_book(book: Book) -> bytes | None:
-    used = {account: entries for account, entries in book.items() if entries}
-    return _encode(used) if used else None
+        Note(store, f"budget-{number}", decode=_decode, empty=Book(), partition=partition).update(changed)

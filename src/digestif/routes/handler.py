@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from digestif.attempts import Attempt
+from digestif.attempts.delivery import Delivery
 from digestif.channels.base import Channel, Format, Message, Receipt
 from digestif.compose.brand import brand_of
 from digestif.compose.renderer import Rendered, TemplateFailed
@@ -67,38 +67,38 @@ class RouteHandler:
         self._account = None if route.budget is None else Account(route.budget, route.pattern)
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Resources] = WeakKeyDictionary()
 
-    async def __call__(self, attempt: Attempt) -> None:
+    async def __call__(self, delivery: Delivery) -> None:
         """Deliver a digest. Raises DeliveryFailed, Discard, or what a hook raised."""
-        attempt.is_routed = True
-        await self._remove_unwanted(attempt)
-        prepared = await self._prepared(attempt)
+        delivery.answered = False
+        await self._remove_unwanted(delivery)
+        prepared = await self._prepared(delivery)
         if self.route.split is not None:
-            await self._send_shares(attempt, _prepared_shares(await self._shares(attempt), prepared))
+            await self._send_shares(delivery, _prepared_shares(await self._shares(delivery), prepared))
         elif prepared is None or prepared:  # if there is nothing to show, nothing is sent
-            recipient = await self._recipient(attempt)
-            await self._send(attempt, recipient, attempt.digest.records if prepared is None else prepared)
+            recipient = await self._recipient(delivery)
+            await self._send(delivery, recipient, delivery.digest.records if prepared is None else prepared)
 
-    async def _recipient(self, attempt: Attempt) -> str:
+    async def _recipient(self, delivery: Delivery) -> str:
         """The recipient in normal form, if the reader wants it.
 
         Raises Discard if the timeline of a normal form is switched off, and DeliveryFailed while that is paused:
         another spelling reaches the same reader.
         """
-        asked = await self._asked(self.route.to, lambda: self.route.recipient(attempt.timeline))
+        asked = await self._asked(self.route.to, lambda: self.route.recipient(delivery.timeline))
         recipient = check_recipient(asked)
         forms = self._resources.channel.normal_forms(recipient)
         for form in forms:
-            name = self.route.timeline_of(form, beside=attempt.timeline) if form != recipient else None
+            name = self.route.timeline_of(form, beside=delivery.timeline) if form != recipient else None
             if name is not None:
-                _refuse_unwanted(name, await self._resources.store.run(partial(attempt.slot_of, name)))
+                _refuse_unwanted(name, await self._resources.store.run(partial(delivery.slot_of, name)))
         return recipient if recipient in forms else forms[0]
 
-    async def _send_shares(self, attempt: Attempt, shares: Mapping[str, Sequence[Record]]) -> None:
+    async def _send_shares(self, delivery: Delivery, shares: Mapping[str, Sequence[Record]]) -> None:
         """Send to the recipients that were not served yet. The failure of one does not stop the others.
 
         A channel that is unavailable does: nothing would get through.
         """
-        served = await self._resources.store.run(attempt.served)
+        served = await self._resources.store.run(delivery.served)
         recipients = self._spellings(shares)
         failures = {
             recipient: _GIVEN_UP for recipient, names in recipients.items() if not served.unreachable.isdisjoint(names)
@@ -109,7 +109,7 @@ class RouteHandler:
             if not names or recipient in failures:
                 continue
             try:
-                await self._send(attempt, recipient, _merged(attempt.digest, [shares[name] for name in names]))
+                await self._send(delivery, recipient, _merged(delivery.digest, [shares[name] for name in names]))
             except (StaleLease, StoreError):
                 raise
             except Discard as discard:  # by a hook, for this recipient
@@ -118,7 +118,7 @@ class RouteHandler:
                 failures[recipient] = _failure_of(error)
                 if isinstance(error, Unavailable):
                     break
-            await self._mark(attempt, names, failures.get(recipient))
+            await self._mark(delivery, names, failures.get(recipient))
         if failures:
             raise _summed_up(failures, len(recipients)) from _first_unexpected(failures)
         if len(discards) == len(recipients) > 0:
@@ -131,13 +131,13 @@ class RouteHandler:
             found.setdefault(channel.normal_forms(name)[0], []).append(name)
         return found
 
-    async def _mark(self, attempt: Attempt, names: Sequence[str], failure: DeliveryFailed | None) -> None:
+    async def _mark(self, delivery: Delivery, names: Sequence[str], failure: DeliveryFailed | None) -> None:
         """Note a recipient that has the message or can never get it: the next attempt leaves that one out.
 
         It is noted by the names that `split` gave, each of which stands for a share.
         """
         if failure is None or not failure.retry:
-            await self._resources.store.run(partial(attempt.mark_served, *names, reached=failure is None))
+            await self._resources.store.run(partial(delivery.mark_served, *names, reached=failure is None))
 
     async def close(self) -> None:
         """Close the connections of this event loop, and end the processes that render."""
@@ -148,36 +148,36 @@ class RouteHandler:
 
     # Hooks
 
-    async def _remove_unwanted(self, attempt: Attempt) -> None:
+    async def _remove_unwanted(self, delivery: Delivery) -> None:
         """Remove the records that the `keep` hook does not want; they count as deleted.
 
         What may have been sent is settled: without some of its records it would go out under another key.
         """
-        if self.route.keep is None or attempt.lease.frozen:
+        if self.route.keep is None or delivery.is_frozen:
             return
-        records = attempt.digest.records
-        kept = kept_keys(records, await self._records_of(self.route.keep, attempt))
+        records = delivery.digest.records
+        kept = kept_keys(records, await self._records_of(self.route.keep, delivery))
         unwanted = [record.key for record in records if record.key not in kept]
         if len(unwanted) == len(records):
             raise Discard(NONE_KEPT)
         if unwanted:
-            await self._resources.store.run(lambda: attempt.remove(unwanted))
+            await self._resources.store.run(lambda: delivery.remove(unwanted))
 
-    async def _prepared(self, attempt: Attempt) -> list[Record] | None:
+    async def _prepared(self, delivery: Delivery) -> list[Record] | None:
         """The records as the `prepare` hook shows them; None without a hook."""
         if self.route.prepare is None:
             return None
-        return prepared_records(attempt.digest.records, await self._records_of(self.route.prepare, attempt))
+        return prepared_records(delivery.digest.records, await self._records_of(self.route.prepare, delivery))
 
-    async def _shares(self, attempt: Attempt) -> Mapping[str, Sequence[Record]]:
+    async def _shares(self, delivery: Delivery) -> Mapping[str, Sequence[Record]]:
         assert self.route.split is not None
-        wanted = check_recipients(attempt.digest.records, await self._called(self.route.split, attempt.digest))
+        wanted = check_recipients(delivery.digest.records, await self._called(self.route.split, delivery.digest))
         if not wanted:
             raise Discard("split left no recipient")
         return wanted
 
-    async def _records_of(self, hook: RecordsOf, attempt: Attempt) -> Any:
-        return await self._called(hook, *accepted(hook, list(attempt.digest.records), attempt.timeline))
+    async def _records_of(self, hook: RecordsOf, delivery: Delivery) -> Any:
+        return await self._called(hook, *accepted(hook, list(delivery.digest.records), delivery.timeline))
 
     async def _asked(self, option: object, ask: Callable[[], T]) -> T:
         """What an option says about a reader. If it is a function, that is called like a hook."""
@@ -198,43 +198,43 @@ class RouteHandler:
 
     # One message
 
-    async def _send(self, attempt: Attempt, recipient: str, records: Sequence[Record]) -> None:
+    async def _send(self, delivery: Delivery, recipient: str, records: Sequence[Record]) -> None:
         channel = self._resources.channel
-        message = await self._message(attempt, recipient, records, channel)
-        async with self._paid(attempt, recipient):
-            receipt = await self._deliver(attempt, channel, message)
+        message = await self._message(delivery, recipient, records, channel)
+        async with self._paid(delivery, recipient):
+            receipt = await self._deliver(delivery, channel, message)
         if isinstance(receipt, Receipt):  # a channel of another package may answer anything
-            attempt.receipts.append(receipt.line)
-        await self._keep_sent(attempt, message, channel)
+            delivery.receipts += (receipt.line,)
+        await self._keep_sent(delivery, message, channel)
 
-    async def _keep_sent(self, attempt: Attempt, message: Message, channel: Channel) -> None:
+    async def _keep_sent(self, delivery: Delivery, message: Message, channel: Channel) -> None:
         """Keep the message if people want to look at it. It was sent: nothing that fails here concerns the delivery."""
         archive = self._archive
         if archive is None or archive.bounds is None:
             return
         options: dict[str, Any] = {"channel": channel.scheme, "split": self.route.split is not None}
         with suppress(Exception):
-            now = attempt.time()
-            await self._resources.store.run(lambda: archive.keep(attempt.digest, message, now=now, **options))
+            now = delivery.held.time()
+            await self._resources.store.run(lambda: archive.keep(delivery.digest, message, now=now, **options))
 
-    async def _deliver(self, attempt: Attempt, channel: Channel, message: Message) -> Receipt:
+    async def _deliver(self, delivery: Delivery, channel: Channel, message: Message) -> Receipt:
         try:
             receipt = await channel.deliver(message)
         except DeliveryFailed as failed:
-            attempt.answered |= not (failed.unknown or isinstance(failed, Unavailable))
+            delivery.answered = delivery.answered or not (failed.unknown or isinstance(failed, Unavailable))
             raise
-        attempt.answered = True
+        delivery.answered = True
         return receipt
 
     @asynccontextmanager
-    async def _paid(self, attempt: Attempt, recipient: str) -> AsyncIterator[None]:
+    async def _paid(self, delivery: Delivery, recipient: str) -> AsyncIterator[None]:
         """Enter a message in the budget before it is sent; remove it again if sending fails."""
         account = self._account
         if account is None:
             yield
             return
         try:
-            wait = await self._resources.store.run(lambda: account.spend(attempt, recipient))
+            wait = await self._resources.store.run(lambda: account.spend(delivery, recipient))
         except StoreError as error:  # maybe of another partition only: throttled, so that nothing is buried
             raise DeliveryFailed(f"the budget of {recipient!r} can't be read: {error}", throttled=True) from error
         if wait:
@@ -243,7 +243,7 @@ class RouteHandler:
             yield
         except Exception:
             with suppress(StoreError):
-                await self._resources.store.run(lambda: account.give_back(attempt, recipient))
+                await self._resources.store.run(lambda: account.give_back(delivery, recipient))
             raise
 
     @property
@@ -253,12 +253,14 @@ class RouteHandler:
             self._by_loop[loop] = Resources(self.route.open_channel())
         return self._by_loop[loop]
 
-    async def _message(self, attempt: Attempt, recipient: str, records: Sequence[Record], channel: Channel) -> Message:
-        route, digest = self.route, attempt.digest
+    async def _message(
+        self, delivery: Delivery, recipient: str, records: Sequence[Record], channel: Channel
+    ) -> Message:
+        route, digest = self.route, delivery.digest
         part = replace(digest, records=tuple(records))
         summary = await self._summary(part)
         links = check_links(await self._asked(route.links, lambda: route.links_for(digest.timeline, recipient)))
-        rendered = await self._rendered(attempt, summary, recipient, links, channel)
+        rendered = await self._rendered(delivery, summary, recipient, links, channel)
         key = digest.idempotency_key
         return Message(
             key=key if route.split is None else f"{key}.{recipient}",
@@ -273,7 +275,7 @@ class RouteHandler:
             data=_data(part, summary) if Format.DATA in channel.formats else {},
             links=links,
             attempt=digest.attempt,
-            timestamp=attempt.time(),
+            timestamp=delivery.held.time(),
         )
 
     async def _summary(self, digest: Digest) -> Summary:
@@ -283,11 +285,11 @@ class RouteHandler:
         return draft.weighed(await self._called(self.route.weight, draft.subjects))
 
     async def _rendered(
-        self, attempt: Attempt, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
+        self, delivery: Delivery, summary: Summary, recipient: str, links: Mapping[str, str], channel: Channel
     ) -> Rendered:
-        route, next_delivery = self.route, _next_delivery(attempt)
-        zone = await self._zone(attempt, recipient)
-        wording = await self._asked(route.wording, lambda: route.wording_for(recipient, timeline=attempt.timeline))
+        route, next_delivery = self.route, _next_delivery(delivery)
+        zone = await self._zone(delivery, recipient)
+        wording = await self._asked(route.wording, lambda: route.wording_for(recipient, timeline=delivery.timeline))
 
         def render() -> Rendered:
             return self._renderer.render(
@@ -296,10 +298,10 @@ class RouteHandler:
                 next_delivery=next_delivery,
                 links=links,
                 zone=zone,
-                title=route.title_for(attempt.timeline, recipient),
+                title=route.title_for(delivery.timeline, recipient),
                 wording=wording,
-                reason=route.reason_for(attempt.timeline, recipient, wording),
-                policy=route.gathering(attempt.policy),
+                reason=route.reason_for(delivery.timeline, recipient, wording),
+                policy=route.gathering(delivery.policy),
             )
 
         try:
@@ -307,11 +309,11 @@ class RouteHandler:
         except TemplateFailed as error:
             raise DeliveryFailed(f"the template {route.template or 'default'!r} failed: {error}") from error
 
-    async def _zone(self, attempt: Attempt, recipient: str) -> str:
-        route, policy = self.route, attempt.policy
+    async def _zone(self, delivery: Delivery, recipient: str) -> str:
+        route, policy = self.route, delivery.policy
 
         def zone() -> str:
-            return route.zone_of(recipient, timeline=attempt.timeline, policy=policy, chosen=attempt.chosen_zone)
+            return route.zone_of(recipient, timeline=delivery.timeline, policy=policy, chosen=delivery.chosen_zone)
 
         asks_window = route.zone is None and policy.window is not None and policy.window.holds_callable
         return await (self._called(zone) if asks_window else self._asked(route.zone, zone))
@@ -325,10 +327,10 @@ def _refuse_unwanted(timeline: str, slot: Slot) -> None:
         raise DeliveryFailed(f"{timeline!r} has the same reader, and is paused", throttled=True, after=PAUSED)
 
 
-def _next_delivery(attempt: Attempt) -> float | None:
+def _next_delivery(delivery: Delivery) -> float | None:
     """When the next message may come; None if that is so soon that it may be past when this one is read."""
-    at = attempt.next_delivery()
-    return None if at is None or at - attempt.time() < SOON else at
+    at = delivery.next_delivery()
+    return None if at is None or at - delivery.held.time() < SOON else at
 
 
 def _prepared_shares(

@@ -1,6 +1,6 @@
 """The routes of an engine. Each becomes a handler and a policy for the timelines of its pattern."""
 
-from digestif.attempts import Handler, Handlers, Kind
+from digestif.attempts.handlers import Handler, Handlers, Kind
 from digestif.intake.patterns import Patterns
 from digestif.intake.policies import Policies
 from digestif.routes.archive import MessageArchive
@@ -29,8 +29,8 @@ class Routes:
         self._handlers.add(
             Handler(
                 pattern=route.pattern,
-                call=lambda attempts: added(attempts[0]),
-                call_here=lambda attempts: self._background.run(lambda: added(attempts[0])),
+                call=lambda deliveries: added(deliveries[0]),
+                call_blocking=lambda deliveries: self._background.run(lambda: added(deliveries[0])),
                 kind=Kind.COROUTINE,
                 channel=route.channel_name(),
                 close=added.close,

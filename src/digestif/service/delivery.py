@@ -68,8 +68,7 @@ class Delivery:
 
     def held(self) -> int:
         """Bytes of the records that the worker holds, as decoded values."""
-        loop = self._worker and self._worker._loop
-        return loop.held if loop else 0
+        return 0 if self._worker is None else self._worker.held
 
     @property
     def current(self) -> "asyncio.Task[None] | None":

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from digestif.service.settings import Settings
     from digestif.stores.base import Store
 
-Engine = TypeVar("Engine", "Digests", "AsyncDigests")
+Face = TypeVar("Face", "Digests", "AsyncDigests")
 
 
 def open_engine(settings: "Settings", store: "Store") -> "AsyncDigests":
@@ -20,7 +20,7 @@ def open_engine(settings: "Settings", store: "Store") -> "AsyncDigests":
 
     made = _engine(AsyncDigests, settings, store)
     store.name_tenants(token.prefix for token in settings.tokens)
-    made._digests._place = redacted(settings.store.reveal())  # as the log names the store
+    made.engine.place = redacted(settings.store.reveal())  # as the log names the store
     return made
 
 
@@ -32,7 +32,7 @@ def open_digests(settings: "Settings", store: str | None = None) -> "Digests":
 
 
 @forgetful
-def _engine(kind: type[Engine], settings: "Settings", store: "Store | str") -> Engine:
+def _engine(kind: type[Face], settings: "Settings", store: "Store | str") -> Face:
     engine = kind(
         store,
         namespace=settings.namespace,

@@ -14,9 +14,11 @@ from digestif.channels.base import Message
 from digestif.core.capacity import Stored
 from digestif.core.records import DeadLetter, Record
 from digestif.digests import Digests
+from digestif.messages import preview_renderer
 from digestif.service.api.shapes import RecordAnswer
 from digestif.service.dashboard.rendering import cut, one_line
 from digestif.service.service import Service
+from digestif.stored_records import dead_stored, decoded, peek_stored
 from digestif.stores.codec import Sealer, read_timestamp
 from digestif.stores.reader import Part
 
@@ -57,14 +59,14 @@ class EncodedRecords(NamedTuple):
 
 def peek(digests: Digests, timeline: str, limit: int) -> EncodedRecords:
     """Read the records that the next digest would carry, for an answer."""
-    records, total = digests._peek_stored(timeline, limit, room=ANSWER_BYTES)
-    return _encoded(records, total, digests._sealer)
+    records, total = peek_stored(digests.engine, timeline, limit, max_bytes=ANSWER_BYTES)
+    return _encoded(records, total, digests.engine.sealer)
 
 
 def dead_records(digests: Digests, letter_id: str, limit: int) -> list[bytes]:
     """Read the records of a dead letter, for an answer."""
-    records = digests._dead_stored(letter_id, limit, room=ANSWER_BYTES)
-    return _encoded(records, len(records), digests._sealer).records
+    records = dead_stored(digests.engine, letter_id, limit, max_bytes=ANSWER_BYTES)
+    return _encoded(records, len(records), digests.engine.sealer).records
 
 
 def _encoded(records: list[Stored], total: int, sealer: Sealer) -> EncodedRecords:
@@ -104,12 +106,14 @@ class ShownRecord(NamedTuple):
 
 def peek_at(digests: Digests, timeline: str, limit: int) -> list[ShownRecord]:
     """Read the records that the next digest would carry, for a page: long values are shortened."""
-    return _shortened(digests._peek_stored(timeline, limit, room=ANSWER_BYTES).records, digests._sealer)
+    return _shortened(
+        peek_stored(digests.engine, timeline, limit, max_bytes=ANSWER_BYTES).records, digests.engine.sealer
+    )
 
 
 def dead_records_at(digests: Digests, letter_id: str, limit: int) -> list[ShownRecord]:
     """Read the records of a dead letter, for a page: long values are shortened."""
-    return _shortened(digests._dead_stored(letter_id, limit, room=ANSWER_BYTES), digests._sealer)
+    return _shortened(dead_stored(digests.engine, letter_id, limit, max_bytes=ANSWER_BYTES), digests.engine.sealer)
 
 
 def _shortened(records: Sequence[Stored], sealer: Sealer, *, most: int = OPENED) -> list[ShownRecord]:
@@ -162,12 +166,12 @@ def versions_of(digests: Digests, timeline: str, record_key: str) -> list[Versio
     stored: list[tuple[Part | DeadLetter, Stored]] = [*digests.store.find(timeline, record_key).items()]
     letter = digests.store.letter_with(timeline, record_key)
     if letter is not None:
-        records = digests._dead_stored(letter.id, LETTER_RECORDS, room=ANSWER_BYTES)
+        records = dead_stored(digests.engine, letter.id, LETTER_RECORDS, max_bytes=ANSWER_BYTES)
         stored += [(letter, record) for record in records if record.key == record_key]
     return [
         Version(place, shown)
         for place, record in stored
-        for shown in _shortened([record], digests._sealer, most=MOST_OPENED)
+        for shown in _shortened([record], digests.engine.sealer, most=MOST_OPENED)
     ]
 
 
@@ -177,7 +181,7 @@ class LargePreview(Exception):
 
 def has_route(digests: Digests, timeline: str) -> bool:
     """True if this service has a route for a timeline."""
-    return digests._routes is not None and digests._routes.find(timeline) is not None
+    return digests.engine.route_of(timeline) is not None
 
 
 def prepare_preview(digests: Digests, timeline: str) -> Callable[[], Message] | None:
@@ -187,10 +191,10 @@ def prepare_preview(digests: Digests, timeline: str) -> Callable[[], Message] | 
     """
 
     def read() -> list[Record]:
-        records, total = digests._peek_stored(timeline, None, room=PREVIEW_BYTES)
-        sizes = (digests._sealer.decoded_size(record.payload or b"") for record in records)
+        records, total = peek_stored(digests.engine, timeline, None, max_bytes=PREVIEW_BYTES)
+        sizes = (digests.engine.sealer.decoded_size(record.payload or b"") for record in records)
         if total > len(records) or sum(sizes) > PREVIEW_BYTES:
             raise LargePreview
-        return digests._decoded(records)
+        return decoded(digests.engine, records)
 
-    return digests._prepare_preview(timeline, read)
+    return preview_renderer(digests.engine, timeline, read)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from msgspec.structs import replace
 
-from digestif.attempts.sampling import Sampler
 from digestif.core.tenants import MOST_TENANTS
 from digestif.dsn import redacted
 from digestif.errors import ConfigError, StoreError
+from digestif.notes.samples import Sampler
 from digestif.service.addresses import Address, check_open, parse
 from digestif.service.app import application
 from digestif.service.delivery import Delivery

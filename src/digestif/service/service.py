@@ -49,7 +49,7 @@ class Service:
 
     async def ask(self, call: Callable[[Digests], T]) -> T:
         """Ask the engine something and use its answer, in one of the engine's threads."""
-        return await self.digests._in_thread(partial(call, self.digests._digests))
+        return await self.digests.in_thread(partial(call, self.digests.sync))
 
     async def beside(self, call: Callable[[], T]) -> T:
         """Make a call that may compute for long, without waiting for the store.
@@ -60,4 +60,4 @@ class Service:
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Make a call that waits for the store, in one of the engine's threads."""
-        return await self.digests._in_thread(call)
+        return await self.digests.in_thread(call)

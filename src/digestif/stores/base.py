@@ -28,6 +28,7 @@ from digestif.core.times import Millis
 from digestif.errors import ConfigError, InvalidState, StoreError
 from digestif.events.base import Events
 from digestif.stores.documents import Documents
+from digestif.stores.note import Note
 from digestif.stores.reader import StoreReader
 from digestif.stores.tenants import TenantsNote
 
@@ -36,7 +37,6 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 PAGE_TIMELINES = 200
 PAGE_RECORDS = 1000
 PAGE_BYTES = 8 << 20  # of payloads in a page of records; a single record may be larger
-VALUE_BYTES_NOTE = "value_bytes"  # how many bytes an encoded value may have, if that was raised
 HISTORY_KEYS = 100  # record keys in an entry of the history
 HISTORY_LIMIT = 1000  # entries of a ring, and timelines whose removals are remembered in it
 
@@ -332,11 +332,8 @@ class Notes(ABC):
 
     def value_bytes(self) -> int:
         """How many bytes an encoded value of this namespace may have, as far as any process has raised it."""
-        while True:
-            noted = self.note(0, VALUE_BYTES_NOTE)
-            found, wanted = _value_bytes(noted), self._wanted_value_bytes
-            if found >= wanted or self.swap_note(0, VALUE_BYTES_NOTE, noted, b"%d" % wanted):
-                return max(found, wanted)
+        noted = Note(self, "value_bytes", decode=lambda raw: min(int(raw), MOST_VALUE_BYTES), empty=VALUE_BYTES)
+        return noted.update(lambda found: max(found, self._wanted_value_bytes)).after
 
     def raise_value_bytes(self, wanted: int) -> None:
         """Allow larger values in this namespace, in every process and for good.
@@ -353,11 +350,6 @@ class Notes(ABC):
             raise ConfigError(
                 f"value_bytes: the namespace allows {found} and keeps that, not {wanted}; leave the option out"
             )
-
-
-def _value_bytes(noted: bytes | None) -> int:
-    """The limit in a note; the usual one if there is no note, or it is damaged."""
-    return min(int(noted), MOST_VALUE_BYTES) if noted is not None and noted.isdigit() else VALUE_BYTES
 
 
 class Store(StoreReader, Notes, Documents):

@@ -3,14 +3,20 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import TypeVar
 
-from digestif.core.damage import Damage
+import msgspec
+
+from digestif.core.damage import Damage, legible
 from digestif.errors import StoreError
 
 LOSS = "loss"  # the part of a damage that is over: its records are counted as lost
 DROP = "drop"  # no damage: records that were dropped by a call that does not answer how many
 Loss = tuple[str, int]  # a timeline, and how many of its records are gone
 REMEMBERED = 10_000  # damages that are not reported again
+UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what decoders raise for damage
+
+T = TypeVar("T")
 
 
 class Unreadable(StoreError):
@@ -24,9 +30,13 @@ class Unreadable(StoreError):
         return f"{self.damage}; it is damaged, or of a newer release: `digestif repair` quarantines it"
 
 
-def unreadable_note(name: str, error: Exception) -> Unreadable:
-    """The error about a note of a move that can't be decoded."""
-    return Unreadable(Damage(timeline=None, part="note", problem=f"the note {name!r} can't be read ({error})"))
+def decoded_note(name: str, raw: bytes, decode: Callable[[bytes], T]) -> T:
+    """Decode a note of a move. Raises Unreadable if it is damaged."""
+    try:
+        return decode(raw)
+    except UNDECODABLE as error:
+        problem = f"the note {legible(name)!r} can't be read ({error})"
+        raise Unreadable(Damage(timeline=None, part="note", problem=problem)) from error
 
 
 class Damages:

@@ -20,10 +20,9 @@ from digestif.core.tenants import Tenants
 from digestif.core.times import Millis
 from digestif.core.transfer import FOREVER
 from digestif.dsn import Dsn
-from digestif.errors import StoreUnavailable
 from digestif.stores.base import HISTORY_LIMIT, PAGE_RECORDS, Arrival, Durability, LeaseEnd
+from digestif.stores.calls import Calls, holding
 from digestif.stores.fork import watch
-from digestif.stores.gate import Turnstile, holding
 from digestif.stores.ordered import Ordered
 from digestif.stores.reader import UNLEASED
 from digestif.stores.rows import (
@@ -62,17 +61,16 @@ class MemoryStore(RowStore):
     def __init__(self, *, namespace: str = "d", clock: Callable[[], float] = wall_clock) -> None:
         self.namespace = namespace
         self.clock = clock
-        self._turnstile = Turnstile()
+        self._calls = Calls("memory")
         self._lock = threading.RLock()
         self._tables = MemoryRows()
-        self._closed = False
         watch(self)
 
-    def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
-        return self._turnstile.through(lambda: holding(self._lock, lambda: self._change(unit)))
+    def _write(self, unit: Callable[[Rows], T], *, weight: int = 1, share: float = 0.0) -> T:
+        return self._calls.run(holding, self._lock, self._change, unit)
 
-    def _read(self, unit: Callable[[Rows], T]) -> T:
-        return self._turnstile.through(lambda: holding(self._lock, lambda: unit(self._open_tables())))
+    def _read(self, unit: Callable[[Rows], T], *, pending: bool = True) -> T:
+        return self._calls.run(holding, self._lock, self._look, unit)
 
     def _change(self, unit: Callable[[Rows], T]) -> T:
         tables = self._open_tables()
@@ -81,33 +79,32 @@ class MemoryStore(RowStore):
         tables.commit()
         return answer
 
+    def _look(self, unit: Callable[[Rows], T]) -> T:
+        return unit(self._open_tables())
+
     def _open_tables(self) -> "MemoryRows":
-        if self._closed:
-            raise StoreUnavailable("memory: this store is closed")
         self._tables.roll_back()  # an interrupted call may have left a unit half done
         self._tables.budget = PAGE_RECORDS
         return self._tables
 
     def close(self) -> None:
         """Discard everything."""
-        self._turnstile.through(lambda: holding(self._lock, self._discard))
+        self._calls.close(self._discard)
 
     def _discard(self) -> None:
-        self._closed = True
         self._tables = MemoryRows()
 
     def before_fork(self) -> None:
-        """Hold the lock, so that nothing changes while the memory is copied."""
-        if not self._turnstile.has_me():
-            self._lock.acquire()
+        """Let no call begin, so that nothing changes while the memory is copied."""
+        self._calls.pause()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Release the lock; the child gets a new one, since a thread that it does not have may hold the old one."""
+        """Let calls begin again. The child forgets those of threads that it does not have, and their locks."""
         if in_child:
-            self._turnstile = Turnstile()
+            self._calls.forget_threads()
             self._lock = threading.RLock()
-        elif not self._turnstile.has_me():
-            self._lock.release()
+        else:
+            self._calls.resume()
 
 
 class MemoryRecord:

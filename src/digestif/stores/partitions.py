@@ -25,7 +25,7 @@ def visit(
     Raises only if all partitions of the store fail.
     """
     failures: list[StoreError] = []
-    for partition in shuffled(store.partitions) if partitions is None else partitions:
+    for partition in shuffled(range(store.partitions)) if partitions is None else partitions:
         try:
             yield from pages(partition)
         except StoreError as error:

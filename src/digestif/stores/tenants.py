@@ -1,6 +1,7 @@
 """The note with the named prefixes of a namespace, which every process reads again from time to time."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from digestif.core.tenants import LEARNED_WITHIN, MOST_TENANTS, Tenants
 from digestif.core.times import Millis, to_seconds
 from digestif.errors import Overloaded, StoreUnavailable
 from digestif.stores.damage import Unreadable
+from digestif.stores.note import Note
 
 if TYPE_CHECKING:
     from digestif.stores.base import Store
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
 TENANTS_NOTE = "tenants"  # in partition 0: prefixes, and when each was named
 AWAY = (StoreUnavailable, Overloaded, Unreadable)  # other errors, such as a raised schema, are for the caller
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, int]).decode
+Named = dict[str, Millis]  # when each prefix was named
 
 
 class TenantsNote:
@@ -27,6 +28,7 @@ class TenantsNote:
 
     def __init__(self, store: "Store") -> None:
         self._store = store
+        self._note = Note(store, TENANTS_NOTE, decode=msgspec.json.Decoder(Named).decode, empty=Named())
         self._wanted: tuple[str, ...] = ()
         self._known: Tenants | None = None
         self._good_until = -inf
@@ -53,29 +55,17 @@ class TenantsNote:
 
     def _with_wanted(self) -> Tenants:
         """Read the note, and add the wanted prefixes that it lacks, if it can be written. Those of others stay."""
-        while True:
-            noted = self._store.note(0, TENANTS_NOTE)
-            named = _named(noted)
-            room = max(0, MOST_TENANTS - len(named))
-            missing = [prefix for prefix in self._wanted if prefix not in named][:room]
-            if not missing:
-                return Tenants(named)
-            try:
-                more = named | dict.fromkeys(missing, self._time_of_naming())
-                is_written = self._store.swap_note(0, TENANTS_NOTE, noted, _encode(more))
-            except AWAY:
-                return Tenants(named)
-            if is_written:
-                return Tenants(more)
+        named = self._note.read()
+        with suppress(*AWAY):
+            if not named.keys() >= set(self._wanted):
+                named = self._note.update(self._with_missing).after
+        return Tenants(named)
+
+    def _with_missing(self, named: Named) -> Named:
+        room = max(0, MOST_TENANTS - len(named))
+        missing = [prefix for prefix in self._wanted if prefix not in named][:room]
+        return {**named, **dict.fromkeys(missing, self._time_of_naming())} if missing else named
 
     def _time_of_naming(self) -> Millis:
         """Return the time; 0 in a namespace that has accepted nothing, so that nothing was filed elsewhere before."""
         return self._store.time(0) if self._store.ledger().accepted else 0
-
-
-def _named(noted: bytes | None) -> dict[str, Millis]:
-    """Decode a note. A missing or damaged one names no prefix."""
-    try:
-        return {} if noted is None else _decode(noted)
-    except (msgspec.MsgspecError, UnicodeError):
-        return {}

@@ -6,18 +6,21 @@ page, so that a move can be interrupted at any point and goes on from there.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from digestif.core.capacity import Cursor, Stored
+from digestif.core.damage import Damage
 from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter
 from digestif.core.times import Millis
-from digestif.core.transfer import exports_pending
+from digestif.core.transfer import OUTGOING, exports_pending
 from digestif.stores.base import Notes
+from digestif.stores.damage import Unreadable, decoded_note
 
 # Fates of records that are not stored any more, and of those that were never accepted.
 PAST = ("delivered", "superseded", "dropped", "expired", "deleted", "lost", "declined")
@@ -79,6 +82,18 @@ class ImportProgress(Struct, frozen=True, omit_defaults=True):
     done: int = 0
     after: Cursor | None = None  # of the last record, in the source
     whole: bool = False
+
+
+def damage_of_note(name: str, body: bytes, *, decode_progress: Callable[[bytes], object]) -> Damage | None:
+    """Return the damage of a note that a move wrote; the form of other notes is not known."""
+    try:
+        if name == "move":
+            decoded_note(name, body, msgspec.json.Decoder(dict[str, object]).decode)
+        elif name.startswith(OUTGOING) and not name.endswith("-target") and "-past-" not in name:
+            decoded_note(name, body, decode_progress)
+    except Unreadable as error:
+        return error.damage
+    return None
 
 
 class ExportSource(Notes):

@@ -1,10 +1,12 @@
-"""The lock of a move: a note in the source lets one process at a time move a store, into one target.
+"""The lock of a move: a note in the source lets one process at a time move a store, and only into one target.
 
-The note is there from the beginning of a move to its end. Beside it each partition has a mark, which keeps the source
-from delivering.
+The note exists from the beginning of a move to its end. Each partition of the source also has a mark, which stops
+deliveries.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from threading import Event
 
 import msgspec
@@ -15,12 +17,13 @@ from digestif.core.transfer import OUTGOING
 from digestif.errors import Busy, ConfigError
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_TIMELINES
-from digestif.stores.damage import unreadable_note
+from digestif.stores.damage import decoded_note
+from digestif.stores.note import Note
 from digestif.stores.transfer import ExportSource, Fence, TransferStore
 
-LOCK_SECONDS = 6.0  # then another process may go on with an interrupted move
+LOCK_SECONDS = 6.0  # after which another process may continue an interrupted move
 POLL_SECONDS = 0.2
-NAME = "move"  # of the note in the source
+LOCK = "move"  # the name of the note in the source
 AWAY = "move: this process was away for too long, and another one went on with the move"
 
 
@@ -29,11 +32,11 @@ class Stage(StrEnum):
 
     BEGUN = "begun"
     AGREED = "agreed"  # the target has the fence
-    ENDING = "ending"  # everything has been moved
+    ENDING = "ending"  # everything was moved, and the notes are being deleted
 
 
 class MoveNote(msgspec.Struct, frozen=True):
-    """The note about a move in its source."""
+    """The note about a move, in its source."""
 
     id: str
     stage: Stage
@@ -41,63 +44,70 @@ class MoveNote(msgspec.Struct, frozen=True):
     until: float = 0.0  # …until this time, by the clock of the source
 
 
+_decode = partial(decoded_note, LOCK, decode=msgspec.json.Decoder(MoveNote).decode)
+
+
 class SourceLock:
-    """The note in the source, while it is this process that writes it."""
+    """The note in the source, while it names this process."""
 
     def __init__(self, source: ExportSource, *, seconds: float) -> None:
         self._source = source
         self._seconds = seconds
         self._me = fresh_id()
-        self._noted: bytes | None = None  # the note, while it is mine
+        self._note: Note[MoveNote | None] = Note(source, LOCK, decode=_decode, empty=None)
+        self._mine: MoveNote | None = None  # the note of this process, while it holds the lock
         self._renewed = 0.0
-        self._note = MoveNote(id="", stage=Stage.BEGUN)
-
-    @property
-    def id(self) -> str:
-        return self._note.id
+        self.id = ""
 
     def past_name(self, partition: int) -> str:
-        """The name of the note with the exported counts of a partition."""
+        """Return the name of the note with a partition's exported counts."""
         return f"{OUTGOING}{self.id}-past-{partition}"
 
     def _is_free(self, note: MoveNote) -> bool:
-        """True if no process holds the lock. One that lives and is overtaken finds out at its next renewal."""
+        """Return True if no process holds the lock. A holder that is overtaken finds out at its next renewal."""
         return is_past(note.until, now=self._clock(), longest=max(self._seconds, LOCK_SECONDS))
 
     def _clock(self) -> float:
         return to_seconds(self._source.time(0))
 
-    def _put(self, noted: bytes | None, move_id: str, stage: Stage) -> bool:
-        note = MoveNote(move_id, stage, self._me, self._clock() + self._seconds)
-        new = msgspec.json.encode(note)
-        if not self._source.swap_note(0, NAME, noted, new):
+    def _taken(self, move_id: str, stage: Stage) -> MoveNote:
+        return MoveNote(move_id, stage, self._me, self._clock() + self._seconds)
+
+    def _take(self, change: Callable[[MoveNote | None], MoveNote | None]) -> bool:
+        """Change the note. Return True if it names this process afterwards."""
+        noted = self._note.update(change).after
+        if noted is None or noted.holder != self._me:
             return False
-        self._noted, self._note, self._renewed = new, note, monotonic()
+        self._mine, self.id, self._renewed = noted, noted.id, monotonic()
         return True
 
     def _advance(self, stage: Stage) -> None:
-        if not self._put(self._noted, self.id, stage):
+        """Note how far the move is, and extend the lock. Raises Busy if another process took over."""
+        if not self._take(lambda found: self._taken(self.id, stage) if found == self._mine else found):
             raise Busy(AWAY)
 
     def renew(self) -> None:
-        """Extend the lock; Busy if another process took over."""
-        if monotonic() - self._renewed > self._seconds / 5:
-            self._advance(self._note.stage)
+        """Extend the lock, if a fifth of its time has passed. Raises Busy if another process took over."""
+        if self._mine is not None and monotonic() - self._renewed > self._seconds / 5:
+            self._advance(self._mine.stage)
 
     def release(self) -> None:
-        """Release the lock of an unfinished move, so that another process can go on at once."""
-        if self._noted is not None:
-            self._source.swap_note(0, NAME, self._noted, msgspec.json.encode(MoveNote(self.id, self._note.stage)))
-            self._noted = None
+        """Release the lock of an unfinished move, so that another process can continue it without waiting."""
+        if self._mine is not None:
+            self._leave(MoveNote(self.id, self._mine.stage))
+
+    def _leave(self, note: MoveNote | None) -> None:
+        """Give up the lock, and replace its note by this one or none, unless another process took over."""
+        mine, self._mine = self._mine, None
+        self._note.update(lambda found: note if found == mine else found)
 
     def _delete(self) -> None:
-        """Delete everything about the move in the source, the note last: the rest can't be found without it."""
+        """Delete everything about the move in the source. The note goes last: only through it the rest is found."""
         for partition in range(self._source.partitions):
-            name = self.past_name(partition)
-            self._source.swap_note(partition, name, self._source.note(partition, name), None)
+            past = Note(self._source, self.past_name(partition), decode=bytes, empty=b"", partition=partition)
+            past.update(lambda _: b"")
         self._end_move(self.id)
-        self._source.swap_note(0, NAME, self._noted, None)
-        self._noted = None
+        self._leave(None)
 
     def _end_move(self, move_id: str | None) -> None:
         for partition in range(self._source.partitions):
@@ -112,66 +122,75 @@ class MoveLock(SourceLock):
         self._target = target
 
     def acquire(self, *, patience: float, now: Millis | None = None) -> None:
-        """Begin a move, or go on with the one that was begun; from then on the source delivers nothing.
+        """Begin a move, or continue an interrupted one. From then on the source delivers nothing.
 
-        Busy if another process holds the lock for `patience` seconds. ConfigError if that move has another target.
+        Raises Busy if another process holds the lock for `patience` seconds, and ConfigError if an interrupted move has
+        another target.
         """
         end, pause = monotonic() + patience, Event()
-        while not self._is_mine():
+        while not self._try_to_take():
             if monotonic() > end:
                 raise Busy("move: another process is moving this store just now; wait for it, or stop it")
             pause.wait(POLL_SECONDS)
         self._agree()
         self._stop_deliveries(now=now)
 
-    def _is_mine(self) -> bool:
-        noted = self._source.note(0, NAME)
-        note = MoveNote(fresh_id(), Stage.BEGUN) if noted is None else _read(noted)
-        if not self._is_free(note):
+    def _try_to_take(self) -> bool:
+        """Take the lock if it is free. First delete the notes of a finished move that was interrupted at its end."""
+        if not self._take(self._after_begin):
             return False
-        if note.stage is Stage.AGREED and self._target.note(0, _target_name(note)) is None:
+        if self._mine and self._mine.stage is Stage.ENDING:
+            self._clear()
+            return self._try_to_take()
+        return True
+
+    def _after_begin(self, found: MoveNote | None) -> MoveNote | None:
+        """Return the note that names this process, or the one that was found if another process holds the lock."""
+        note = found or MoveNote(fresh_id(), Stage.BEGUN)
+        if not self._is_free(note):
+            return found
+        if note.stage is Stage.AGREED and self._target.note(0, _target_name(note.id)) is None:
             raise ConfigError(
                 "move: a move of this store was begun and not finished, and not into this target; "
                 "finish that one first, with the same target as then"
             )
-        if not self._put(noted, note.id, note.stage):
-            return False
-        if note.stage is Stage.ENDING:  # the last move was interrupted while it deleted its notes
-            self._clear()
-            return self._is_mine()
-        return True
+        return self._taken(note.id, note.stage)
 
     @property
     def fence(self) -> Fence:
-        """The note in the target that lets only this process import."""
-        return Fence(_target_name(self._note), self._me.encode())
+        """The note in the target by which only this process may import."""
+        return Fence(_target_name(self.id), self._me.encode())
 
     def _agree(self) -> None:
-        if self._target.note(0, NAME) == self._noted:
-            self._source.swap_note(0, NAME, self._noted, None)
-            self._noted = None
+        """Put the fence of this process into each partition of the target. Raises Busy if another process did so."""
+        if self._target.note(0, LOCK) == msgspec.json.encode(self._mine):
+            self._leave(None)
             raise ConfigError("move: FROM and TO are the same store")
         for partition in range(self._target.partitions):
+            # Tried once: a process that lost its fence must not take it back.
             before = self._target.note(partition, self.fence.name)
             if not self._target.swap_note(partition, self.fence.name, before, self.fence.holder):
                 raise Busy(AWAY)
         self._advance(Stage.AGREED)
 
     def _stop_deliveries(self, *, now: Millis | None) -> None:
+        """Mark each partition of the source. Raises Busy if another process took over."""
         for partition in range(self._source.partitions):
             self._source.begin_move(partition, self.id, now=now)
-        if not self._put(self._noted, self.id, Stage.AGREED):
+        try:
+            self._advance(Stage.AGREED)
+        except Busy:
             self._take_back_marks()
-            raise Busy(AWAY)
+            raise
 
     def _take_back_marks(self) -> None:
-        """Another process went on. If it has ended the move already, nothing but this would remove the marks."""
-        noted = self._source.note(0, NAME)
-        if noted is None or _read(noted).id != self.id:
+        """Remove this process's marks, if the process that went on has ended the move already."""
+        noted = self._note.read()
+        if noted is None or noted.id != self.id:
             self._end_move(self.id)
 
     def end(self) -> None:
-        """Everything has been moved: delete all notes of the move. The source delivers again."""
+        """Delete all notes of a finished move, so that the source delivers again."""
         self._advance(Stage.ENDING)
         self._clear()
 
@@ -184,38 +203,34 @@ class AbandonLock(SourceLock):
     """The right to give up a move."""
 
     def acquire(self) -> bool:
-        """False if no move was begun; Busy if another process holds the lock."""
-        noted = self._source.note(0, NAME)
-        if noted is None:
-            return False
-        note = _read(noted)
-        if not self._is_free(note) or not self._put(noted, note.id, note.stage):
-            raise Busy("move: another process is moving this store just now; stop it first")
-        return True
+        """Take over an unfinished move. Return False if there is none.
+
+        Raises Busy if another process holds the lock.
+        """
+
+        def after_abandon(found: MoveNote | None) -> MoveNote | None:
+            if found is not None and not self._is_free(found):
+                raise Busy("move: another process is moving this store just now; stop it first")
+            return None if found is None else self._taken(found.id, found.stage)
+
+        return self._take(after_abandon)
 
     def end(self) -> None:
-        """Delete the notes of the move, if there is one, and every mark. The source delivers again."""
-        if self._noted is not None:
+        """Delete the notes of the move, if there is one, and all marks, so that the source delivers again."""
+        if self._mine is not None:
             self._delete()
         self._end_move(None)
 
 
-def _read(noted: bytes) -> MoveNote:
-    try:
-        return msgspec.json.decode(noted, type=MoveNote)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise unreadable_note(NAME, error) from error
-
-
-def _target_name(note: MoveNote) -> str:
-    return f"{OUTGOING}{note.id}-target"
+def _target_name(move_id: str) -> str:
+    return f"{OUTGOING}{move_id}-target"
 
 
 def abandon(source: ExportSource, *, now: Millis | None = None) -> int:
-    """Abort a move: exported timelines stay in the source, as unfinished digests. The answer is their number.
+    """Abort a move, and return how many exported timelines stay in the source, as unfinished digests.
 
-    Records that the target has by then are in both stores. Then the source delivers again. Busy while a process holds
-    the lock.
+    Records that were imported by then are in both stores. Afterwards the source delivers again. Raises Busy if another
+    process holds the lock.
     """
     lock = AbandonLock(source, seconds=LOCK_SECONDS)
     has_begun = lock.acquire()

@@ -10,9 +10,9 @@ LOOK_SECONDS = 1.0  # between two looks, while nothing changes
 class Drain:
     """One drain of a store.
 
-    It ends although producers go on: a round that finds only what became due after `began` says little of a store with
-    several partitions, many such rounds in a row say that nothing older is left. Handlers that do not end are waited
-    for `patience` seconds.
+    It ends although producers go on. It stops claiming after many rounds in a row that found nothing due before
+    `began`: with several partitions a single such round proves little. Handlers that do not end are waited for
+    `patience` seconds.
     """
 
     def __init__(self, loop: Loop, *, began: Millis, partitions: int, patience: float) -> None:

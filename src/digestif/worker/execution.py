@@ -1,35 +1,38 @@
-"""The execution of handlers: coroutines on the event loop, functions in threads; each attempt gets its verdict."""
+"""The execution of handlers: coroutines on the event loop, functions in threads; each attempt is judged."""
 
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from digestif.attempts import Attempt, Attempts, Handler, Kind
-from digestif.core.verdicts import Verdict, give_back
-from digestif.threads import DaemonThreads
+from digestif.attempts.delivery import Delivery
+from digestif.attempts.handlers import Handler, Kind
+from digestif.attempts.pipeline import Pipeline
+from digestif.attempts.stages import Judged, Loaded
+from digestif.attempts.steps import NotBegun
+from digestif.core.verdicts import give_back
+from digestif.threads import DaemonThreads, outcome
 from digestif.worker.limits import Limits
-
-UNFINISHED = give_back(begun=True)
 
 
 class Execution:
-    """The handlers that are running. `judged` is called with the verdicts as soon as there are some."""
+    """The handlers that are running. `on_judged` is called with attempts whose outcome is known, soon after it is."""
 
     def __init__(
         self,
-        attempts: Attempts,
+        pipeline: Pipeline,
         limits: Limits,
         *,
-        judged: Callable[[list[tuple[Attempt, Verdict]]], None],
+        on_judged: Callable[[list[Judged]], None],
         cancel_seconds: float,
     ) -> None:
-        self._attempts = attempts
-        self._judged = judged
+        self._pipeline = pipeline
+        self._on_judged = on_judged
         self._cancel_seconds = cancel_seconds
         self._coroutines = asyncio.Semaphore(limits.concurrency)
         self._threads = DaemonThreads(limits.threads, "digestif-handler")
-        self._running: dict[asyncio.Task[None], Sequence[Attempt]] = {}
+        self._running: dict[asyncio.Task[None], Sequence[Loaded]] = {}
         self._counts = dict.fromkeys(Kind, 0)
         self.weight = 0  # bytes of the records that handlers hold
         self._is_giving_up = False
@@ -41,130 +44,109 @@ class Execution:
 
     @property
     def timelines(self) -> list[str]:
-        """Those whose handlers are running."""
-        return [attempt.timeline for group in self._running.values() for attempt in group]
+        """The timelines whose handlers are running."""
+        return [each.digest.timeline for loaded in self._running.values() for each in loaded]
 
     def count(self, kind: Kind) -> int:
-        """How many attempts handlers of this kind are called with."""
+        """Return how many digests handlers of this kind are called with."""
         return self._counts[kind]
 
-    def start(self, attempts: Sequence[Attempt]) -> None:
-        """Run the handlers of these attempts."""
-        loop = asyncio.get_running_loop()
-        for group in _groups(attempts):
-            weight = sum(attempt.weight for attempt in group)
-            task = loop.create_task(self._run(group, weight))
+    def start(self, loaded: Sequence[Loaded]) -> None:
+        """Call the handlers of these digests."""
+        for handler, group in _calls(loaded):
+            weight = 0
+            for each in group:
+                weight += each.weight
+            task = asyncio.get_running_loop().create_task(self._run(handler, group, weight))
             self._running[task] = group
-            self._counts[_handler(group).kind] += len(group)
+            self._counts[handler.kind] += len(group)
             self.weight += weight
 
     async def finished(self, seconds: float | None = None) -> None:
-        """Wait until no handler is running, or so many seconds."""
+        """Wait until no handler is running, or for at most these seconds."""
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
 
     async def give_up(self) -> None:
-        """Cancel coroutines, and give back all attempts whose handlers have not ended."""
+        """Cancel coroutines, and give back all digests whose handlers have not ended."""
         self._is_giving_up = True
         left = dict(self._running)
         for task in left:
             task.cancel()
         await self.finished(self._cancel_seconds)
-        unfinished = {task: attempts for task, attempts in left.items() if task in self._running}
-        for task, attempts in unfinished.items():
+        unfinished = {task: loaded for task, loaded in left.items() if task in self._running}
+        for task, loaded in unfinished.items():
             verdict = give_back(begun=not task.done())  # one that was cancelled before its first step is done
-            self._judged([(attempt, verdict) for attempt in attempts])
+            self._on_judged([Delivery(each).judged(verdict) for each in loaded])
         self._threads.shutdown()
 
-    async def _run(self, attempts: Sequence[Attempt], weight: int) -> None:
+    async def _run(self, handler: Handler, loaded: Sequence[Loaded], weight: int) -> None:
         task = asyncio.current_task()
         assert task is not None
-        verdicts: Sequence[Verdict] = [UNFINISHED] * len(attempts)  # unless it gets to the end
+        deliveries = list(map(Delivery, loaded))
+        judged: list[Judged] = []
         try:
-            verdicts = await self._verdicts(attempts)
-        finally:
-            for attempt in attempts:
-                attempt.forget_records()
-            del self._running[task]  # before `judged`, which counts the free places
-            self._counts[_handler(attempts).kind] -= len(attempts)
-            self.weight -= weight
-            self._judged(list(zip(attempts, verdicts, strict=True)))
-
-    async def _verdicts(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
-        try:
-            errors = await self._errors(_handler(attempts), attempts)
-        except _NotBegun:
-            return [give_back(begun=False)] * len(attempts)
+            errors = await self._errors(handler, deliveries)
+            judged = [self._pipeline.judge(each, error) for each, error in zip(deliveries, errors, strict=True)]
+        except NotBegun:
+            judged = [each.judged(give_back(begun=False)) for each in deliveries]
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if self._is_giving_up or (task is not None and task.cancelling()):  # not raised by the handler itself
-                return [UNFINISHED] * len(attempts)
-            errors = [error] * len(attempts)
-        return [self._attempts.judge(attempt, error) for attempt, error in zip(attempts, errors, strict=True)]
+            if not self._is_giving_up and not task.cancelling():  # raised by the handler itself
+                judged = [self._pipeline.judge(each, error) for each in deliveries]
+        finally:
+            judged = judged or [each.judged(give_back(begun=True)) for each in deliveries]  # it did not get to the end
+            del self._running[task]  # before `on_judged`, which counts the free places
+            self._counts[handler.kind] -= len(deliveries)
+            self.weight -= weight
+            self._on_judged(judged)
 
-    async def _errors(self, handler: Handler, attempts: Sequence[Attempt]) -> Sequence[BaseException | None]:
-        """The error of each attempt, or None."""
+    async def _errors(self, handler: Handler, deliveries: Sequence[Delivery]) -> Sequence[BaseException | None]:
+        """Return the error of each digest, or None."""
         try:
             if handler.kind is Kind.COROUTINE:
-                answer = await self._on_loop(handler, attempts)
+                answer = await self._on_loop(handler, deliveries)
             else:
-                answer = await self._in_thread(handler, attempts)
-        except (asyncio.CancelledError, _NotBegun):
+                answer = await self._in_thread(handler, deliveries)
+        except (asyncio.CancelledError, NotBegun):
             raise
         except BaseException as error:  # noqa: BLE001  # also SystemExit: a handler does not end its worker
-            return [error] * len(attempts)
-        return handler.errors_in(answer, len(attempts))
+            return [error] * len(deliveries)
+        return handler.errors_in(answer, len(deliveries))
 
-    async def _on_loop(self, handler: Handler, attempts: Sequence[Attempt]) -> Any:
+    async def _on_loop(self, handler: Handler, deliveries: Sequence[Delivery]) -> Any:
         try:
             await self._coroutines.acquire()
         except asyncio.CancelledError:
-            raise _NotBegun from None
+            raise NotBegun from None
         try:
-            return await handler.call(attempts)
+            return await handler.call(deliveries)
         finally:
             self._coroutines.release()
 
-    async def _in_thread(self, handler: Handler, attempts: Sequence[Attempt]) -> Any:
-        future = self._threads.submit(_outcome, handler, attempts)
+    async def _in_thread(self, handler: Handler, deliveries: Sequence[Delivery]) -> Any:
+        future = self._threads.submit(outcome, partial(handler.call, deliveries))
         try:
             answer, error = await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if future.cancelled():
-                raise _NotBegun from None
+                raise NotBegun from None
             raise
         if error is not None:
             raise error
         return await answer if inspect.isawaitable(answer) else answer
 
 
-class _NotBegun(BaseException):
-    """The handler was cancelled before it was called."""
-
-
-def _outcome(handler: Handler, attempts: Sequence[Attempt]) -> tuple[Any, BaseException | None]:
-    try:
-        return handler.call(attempts), None
-    except BaseException as error:  # noqa: BLE001  # a future would pass some of them on to the loop
-        return None, error
-
-
-def _handler(attempts: Sequence[Attempt]) -> Handler:
-    handler = attempts[0].handler
-    assert handler is not None  # or it would not have been claimed
-    return handler
-
-
-def _groups(attempts: Sequence[Attempt]) -> Iterator[Sequence[Attempt]]:
-    """The attempts of each call of a handler: one, or those of a batch."""
-    batches: dict[str, list[Attempt]] = {}
-    for attempt in attempts:
-        handler = _handler([attempt])
+def _calls(loaded: Sequence[Loaded]) -> Iterator[tuple[Handler, Sequence[Loaded]]]:
+    """Yield each handler with the digests of one call: a single one, or those of a batch."""
+    batches: dict[str, tuple[Handler, list[Loaded]]] = {}
+    for each in loaded:
+        handler = each.claimed.handler
+        assert handler is not None  # or it would not have been loaded
         if handler.batch is None:
-            yield [attempt]
+            yield handler, [each]
         else:
-            batches.setdefault(handler.pattern, []).append(attempt)
-    for group in batches.values():
-        size = _handler(group).batch or 1
-        for start in range(0, len(group), size):
-            yield group[start : start + size]
+            batches.setdefault(handler.pattern, (handler, []))[1].append(each)
+    for handler, rest in batches.values():
+        size = handler.batch or 1
+        for first in range(0, len(rest), size):
+            yield handler, rest[first : first + size]

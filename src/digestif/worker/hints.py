@@ -17,7 +17,7 @@ class Hints:
         self._looked_at = 0.0  # the last claim from all partitions ended
 
     def wait(self) -> frozenset[int] | None:
-        """The partitions to claim from when it returns; None: all of them."""
+        """Wait, and return the partitions to claim from then; None: all of them."""
         if self._named is None:
             self._looked_at = self._clock()
         look_at = self._looked_at + self._poll

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from digestif.attempts import Kind
+from digestif.attempts.handlers import Kind
 from digestif.attempts.room import RECORDS
 from digestif.ids import chance
 
@@ -26,8 +26,7 @@ class Tuning(NamedTuple):
     look_again: float = 1.0  # while all handlers are busy
     slow: float = 1.5  # after which another claim is made beside one that may wait for one of several servers
     hold_back: float = 0.1  # that a claim waits for attempts that may end soon
-    first_pause: float = 0.1  # after the store failed; twice that after the next failure…
-    longest_pause: float = 5.0  # …but never longer than this
+    pauses: tuple[float, float] = (0.1, 5.0)  # after a failure of the store: the first, doubled up to the longest
     last_calls: float = 5.0  # for ending attempts in the store, when the worker stops
     cancel: float = 2.0  # that a coroutine may take to be cancelled
     reach: float = 4.0  # after which an event says that the store does not answer
@@ -36,8 +35,9 @@ class Tuning(NamedTuple):
     presence: float = 12.5  # between two notes that the worker is alive, more or less
 
     def pause(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
-        return min(self.first_pause * 2.0 ** min(failures - 1, 10), self.longest_pause) * (0.5 + chance() / 2)
+        """Return the seconds to wait after this number of failures in a row."""
+        first, longest = self.pauses
+        return min(first * 2.0 ** min(failures - 1, 10), longest) * (0.5 + chance() / 2)
 
 
 DEFAULT = Tuning()

@@ -8,7 +8,7 @@ LEAST_SECONDS = {"poll": 0.001, "grace": 0.0, "start_timeout": 0.001}  # options
 
 
 def check_number(name: str, value: object) -> None:
-    """ConfigError if the worker would refuse this value of an option."""
+    """Raise ConfigError if the worker would refuse this value of an option."""
     if name in LEAST_SECONDS:
         check_seconds(name, value)
     else:
@@ -21,7 +21,7 @@ def check_count(name: str, value: object) -> None:
 
 
 def check_seconds(name: str, value: object) -> float:
-    """The seconds of a duration."""
+    """Return the seconds of a duration. Raises ConfigError if the option does not allow them."""
     least = LEAST_SECONDS[name]
     seconds: float = in_seconds(value)
     if not is_duration(seconds) or seconds < least:

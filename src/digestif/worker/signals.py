@@ -47,7 +47,7 @@ async def _leave() -> None:
 
 
 async def _serve(workers: tuple[Runs, ...]) -> None:
-    """Until all have ended. One that fails stops its neighbours, which end in order."""
+    """Serve until all workers have ended. One that fails stops its neighbours, which end in order."""
     with _stopped_by_signals(workers):
         serving = [asyncio.ensure_future(worker.serve()) for worker in workers]
         try:

@@ -8,7 +8,7 @@ from digestif.testing.stateful import store_machine
 
 # Hypothesis varies its first lives most, so several beginnings find more than one long run; and a life begins with
 # nothing, so its later steps find most.
-BEGINNINGS = 8
+BEGINNINGS = 16
 LIVES = settings(
     max_examples=8,
     stateful_step_count=150,

@@ -28,7 +28,7 @@ ACTIONS = [*ON_TIMELINES, *ON_DEAD_LETTERS]
 
 @pytest.fixture
 def digests(service: Service) -> Digests:
-    return service.digests._digests
+    return service.digests.sync
 
 
 def bury(digests: Digests, timeline: str) -> str:
@@ -198,7 +198,7 @@ def test_a_test_record_is_added_and_named_as_one(visitor: Visitor, digests: Dige
 
 def test_a_test_record_makes_no_timeline_beyond_the_limit() -> None:
     with serving(settings=settings_with(limits=Limits(timelines=1))) as (client, service):
-        service.digests._digests.add("a", 1)
+        service.digests.sync.add("a", 1)
         visitor = Visitor(client)
         visitor.page("/timeline?key=b")
 
@@ -207,7 +207,7 @@ def test_a_test_record_makes_no_timeline_beyond_the_limit() -> None:
         assert reply.status == 507
         assert b"as many timelines as are allowed" in reply.body
         assert visitor.post("/timeline/test", {"key": "a"}).status == 303
-        assert [timeline.key for timeline in service.digests._digests.timelines()] == ["a"]
+        assert [timeline.key for timeline in service.digests.sync.timelines()] == ["a"]
 
 
 def test_the_text_of_a_policy_is_written_from_its_parts_and_changes_nothing_before_it_is_set(

@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 import pytest
 
 from digestif import AsyncDigests, Digests, Policy
-from digestif.attempts.sampling import Sampler
 from digestif.clock import wall_clock
 from digestif.core.verdicts import DeliveryFailed
 from digestif.core.workers import MOST_PATTERNS
+from digestif.notes.samples import Sampler
 from digestif.service.security import reach
 from digestif.service.service import Service
 from tests.service.dashboard.test_setup import note
@@ -42,7 +42,7 @@ def service(running: tuple[Client, Service]) -> Service:
 
 
 def digests_of(service: Service) -> Digests:
-    return service.digests._digests
+    return service.digests.sync
 
 
 def found(page: str) -> list[str]:

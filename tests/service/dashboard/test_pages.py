@@ -27,7 +27,7 @@ HOSTILE = ["<script>alert(1)</script>", "\u202egnp.ecioVni", "👩‍💻 🚀",
 
 
 def digests_of(service: Service) -> Digests:
-    return service.digests._digests
+    return service.digests.sync
 
 
 @pytest.mark.parametrize("path", PAGES)

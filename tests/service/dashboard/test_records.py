@@ -21,7 +21,7 @@ HOSTILE = ["a/b?c=d&key=other#x", "<script>alert(1)</script>", "\u202egnp", '"><
 
 @pytest.fixture
 def digests(service: Service) -> Digests:
-    return service.digests._digests
+    return service.digests.sync
 
 
 def place(timeline: str, record: str) -> str:
@@ -141,10 +141,10 @@ def test_a_record_in_a_dead_letter_leads_to_it(visitor: Visitor, digests: Digest
 
 def test_a_delivered_record_leads_to_its_message_if_messages_are_kept() -> None:
     with serving(settings=settings_with(keep_messages=True)) as (client, service):
-        service.digests._digests.add("a", 1, key="r")
-        service.digests._digests.handler("*")(lambda _: None)
+        service.digests.sync.add("a", 1, key="r")
+        service.digests.sync.handler("*")(lambda _: None)
         asyncio.run(service.digests.deliver("a"))
-        [entry] = service.digests._digests.history()
+        [entry] = service.digests.sync.history()
 
         assert f'href="/digest?id={entry.id}"' in Visitor(client).page(place("a", "r"))
 
@@ -202,8 +202,8 @@ def test_a_record_that_switching_off_may_have_deleted_is_said_so(visitor: Visito
 def test_a_record_of_a_timeline_that_a_token_does_not_reach_is_refused() -> None:
     text, token = token_of("team", Scope.READ, prefix="team:")
     with serving(settings=settings_with(token)) as (client, service):
-        service.digests._digests.add("other:bob", "theirs", key="r")
-        service.digests._digests.add("team:ada", "ours", key="r")
+        service.digests.sync.add("other:bob", "theirs", key="r")
+        service.digests.sync.add("team:ada", "ours", key="r")
         visitor = Visitor(client)
         visitor.log_in(text)
 

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 import pytest
 
 from digestif import Digests
-from digestif.attempts.worker_notes import note_worker
 from digestif.core.secret import Secret
 from digestif.core.workers import MOST_WORKERS, LiveWorker, WorkerNote
+from digestif.notes.workers import note_worker
 from digestif.service.config import DEFAULT_STORE, defaults
 from digestif.service.dashboard.handled import delivered_by
 from digestif.service.dashboard.standing import ENDED
@@ -40,7 +40,7 @@ def routed(out: str) -> Iterator[tuple[Visitor, Digests]]:
     settings = settings_with(routes=tuple(routes), source="/etc/my shop/digestif.toml")
     service = Service(settings, open_engine(settings, open_store("memory://")))
     with served(service) as client:
-        yield Visitor(client), service.digests._digests
+        yield Visitor(client), service.digests.sync
     asyncio.run(service.digests.close())
 
 
@@ -62,7 +62,7 @@ def test_without_a_route_the_list_of_digests_advises_one_and_no_flush(
     unrouted = [visitor.page(path) for path in ("/digests", "/digests?timeline=mail:ada")]
     one = routed[0].page("/digests?timeline=sms:ada")
     others = [routed[0].page(path) for path in ("/digests", "/digests?timeline=mail:ada")]
-    note(service.digests._digests, "mail:*")
+    note(service.digests.sync, "mail:*")
     elsewhere = visitor.page("/digests")
 
     assert "No digest has ended yet, and no route delivers any: records are accepted and wait." in unrouted[0]
@@ -115,7 +115,7 @@ def test_with_routes_and_no_worker_the_pages_show_the_command_that_starts_one(
 
 
 def test_workers_elsewhere_are_named_where_this_service_has_no_route(visitor: Visitor, service: Service) -> None:
-    note(service.digests._digests, "shop:*", "news:*")
+    note(service.digests.sync, "shop:*", "news:*")
 
     pages = {path: visitor.page(path) for path in NO_ROUTE}
 
@@ -127,7 +127,7 @@ def test_workers_elsewhere_are_named_where_this_service_has_no_route(visitor: Vi
 
 
 def test_workers_with_different_policies_for_a_pattern_are_named(visitor: Visitor, service: Service) -> None:
-    store = service.digests._digests.store
+    store = service.digests.sync.store
     now = store.time(0)
     for pid, policy in ((1, "minimum=5m"), (2, "minimum=1h")):
         seen = WorkerNote("w", "host", pid, now, now, ("mail:*",), {"mail:*": policy})
@@ -141,7 +141,7 @@ def test_workers_with_different_policies_for_a_pattern_are_named(visitor: Visito
 
 
 def test_a_worker_that_was_not_seen_for_20_seconds_may_have_died(visitor: Visitor, service: Service) -> None:
-    store = service.digests._digests.store
+    store = service.digests.sync.store
     now = store.time(0)
     for pid, seen in ((1, now - 50_000), (2, now - 10_000)):
         note_worker(store, f"w{pid}", WorkerNote("w", "host", pid, now - 90_000, seen, ("mail:*",)), now=now)
@@ -156,7 +156,7 @@ def test_a_worker_that_was_not_seen_for_20_seconds_may_have_died(visitor: Visito
 
 
 def test_a_timeline_that_no_route_delivers_says_so_until_one_does(visitor: Visitor, service: Service, out: str) -> None:
-    digests = service.digests._digests
+    digests = service.digests.sync
     digests.add("mail:ada", 1)
 
     before = visitor.page("/timeline?key=mail%3Aada")
@@ -176,7 +176,7 @@ def test_a_timeline_that_no_route_delivers_says_so_until_one_does(visitor: Visit
 
 
 def test_the_overview_names_timelines_that_no_route_or_worker_delivers(visitor: Visitor, service: Service) -> None:
-    digests = service.digests._digests
+    digests = service.digests.sync
     note(digests, "mail:*")
     digests.add("mail:ada", 1)
 

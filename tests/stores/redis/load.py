@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from digestif import Digests, InvalidState, Ledger, Policy, Record, StaleLease, StoreError, Verification
+from digestif.attempts.contents import Progress
 from digestif.clock import monotonic, wall_clock
 from digestif.events import Events
 from digestif.stores.base import Completion, Release
@@ -127,10 +128,10 @@ def claim_and_complete(digests: Digests, note: Callable[..., None], *, limit: in
     leases += claim_suspects(store, alone=False, lease=LEASE * 1000, now=lambda: at, events=events)
     completions, releases = [], []
     for number, lease in enumerate(leases):
-        [attempt] = read(digests, [lease], now=now)
-        if attempt.is_lost:
+        [reading] = read(digests, [lease], now=now)
+        if reading.progress is Progress.LOST:
             continue
-        note("=", attempt.digest.idempotency_key, *(record.key for record in attempt.stored))
+        note("=", f"{lease.digest_id}.{reading.revision}", *(record.key for record in reading.stored))
         if at is None and number % 4 == 3:
             releases.append(Release(lease, lease.until))
         else:

@@ -44,7 +44,7 @@ def test_a_lease_that_lapsed_within_a_claim_does_not_live_again_by_its_next_roun
 def test_a_claim_that_met_another_worker_makes_the_next_ones_choose_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     """Earliest first would make both try the same timelines again and again. Chance turns every order around here."""
     look = RedisStore._claimable
-    monkeypatch.setattr("digestif.stores.redis.leases.shuffled", lambda many: range(many)[::-1])
+    monkeypatch.setattr("digestif.stores.redis.leases.shuffled", lambda names: names[::-1])
     url = empty_server().url
     names = [f"t{number:03}" for number in range(200)]
     choices: list[list[str]] = []

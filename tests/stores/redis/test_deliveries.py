@@ -7,12 +7,15 @@ from zlib import crc32
 import pytest
 
 from digestif import Digests, Policy, Record
-from digestif.attempts import Attempt, Attempts, Room
+from digestif.attempts.delivery import Delivery
+from digestif.attempts.maintenance import maintain
+from digestif.attempts.room import Room
 from digestif.core.terms import Terms
-from digestif.core.verdicts import DELIVERED
+from digestif.core.verdicts import DELIVERED, Ending
 from digestif.stores.base import Arrival, ClaimPage, Completion
 from digestif.stores.redis.client.link import Link
 from digestif.testing.conformance.port import LEASE, NOW, arrive, open_lease
+from tests.pipelines import claim, end
 from tests.servers import empty_server
 from tests.stores.redis.hints import opened
 from tests.stores.redis.proxy import Proxy
@@ -47,11 +50,7 @@ def digests(request: pytest.FixtureRequest) -> Iterator[Digests]:
         yield digests
 
 
-def claimed(attempts: Attempts, limit: int = 10) -> list[Attempt]:
-    return attempts.claim(limit, room=Room()).attempts
-
-
-def keys_of(attempt: Attempt) -> list[str]:
+def keys_of(attempt: Delivery) -> list[str]:
     return [record.key for record in attempt.digest]
 
 
@@ -63,11 +62,11 @@ def test_a_delivery_takes_three_round_trips_however_many_partitions_there_are(
 ) -> None:
     """All partitions are asked at once; the claim reads the digest along."""
     digests.add("t", Record("a", 1, 0.0))
-    attempts = digests.attempts()
+    pipeline = digests.engine.pipeline()
     rounds.clear()
 
-    [attempt] = claimed(attempts)
-    assert attempts.end([(attempt, DELIVERED)]) == [True]
+    [attempt] = claim(pipeline).deliveries
+    assert end(pipeline, attempt.judged(DELIVERED)) == [Ending.DELIVERED]
 
     assert keys_of(attempt) == ["a"]
     assert rounds == [["claimable"] * digests.store.partitions, ["claim"], ["complete"]]
@@ -76,11 +75,11 @@ def test_a_delivery_takes_three_round_trips_however_many_partitions_there_are(
 def test_so_does_one_of_timelines_in_many_partitions(digests: Digests, rounds: list[list[str]]) -> None:
     digests.add_many([(f"t{number}", number) for number in range(20)])
     homes = {crc32(b"t%d" % number) % digests.store.partitions for number in range(20)}
-    attempts = digests.attempts()
+    pipeline = digests.engine.pipeline()
     rounds.clear()
 
-    found = claimed(attempts, limit=100 * PARTITIONS)
-    attempts.end([(attempt, DELIVERED) for attempt in found])
+    found = claim(pipeline, 100 * PARTITIONS).deliveries
+    end(pipeline, *[each.judged(DELIVERED) for each in found])
 
     assert len(found) == 20
     assert rounds == [
@@ -93,11 +92,11 @@ def test_while_there_is_plenty_a_claim_asks_one_partition(rounds: list[list[str]
     with Digests(f"{empty_server().url}?partitions=4") as digests:
         digests.handler("*")(lambda digest: None)
         digests.add_many([(f"t{number}", number) for number in range(400)])
-        attempts = digests.attempts()
-        claimed(attempts, limit=8)
+        pipeline = digests.engine.pipeline()
+        claim(pipeline, 8)
         rounds.clear()
 
-        found = claimed(attempts, limit=8)
+        found = claim(pipeline, 8).deliveries
 
         assert len(found) == 8
         assert rounds == [["claimable"], ["claim"]]
@@ -107,7 +106,7 @@ def test_maintenance_asks_all_partitions_at_once(digests: Digests, rounds: list[
     digests.add("t", 1)
     rounds.clear()
 
-    assert not digests.attempts().maintain()
+    assert not maintain(digests.engine.pipeline())
 
     everywhere = digests.store.partitions
     assert rounds == [["overdue"] * everywhere, ["leases_beyond"] * everywhere]  # the second once in a lease
@@ -141,7 +140,7 @@ def test_a_claim_that_is_repeated_reads_nothing_along_and_its_records_are_taken(
         digests.add_many([("t", Record("a", 1, 0.0)), ("t", Record("b", 2, 1.0))])
         proxy.lose("claim")
 
-        [attempt] = claimed(digests.attempts())
+        [attempt] = claim(digests.engine.pipeline()).deliveries
 
         assert proxy.lost["claim"] == 1
         assert keys_of(attempt) == ["b", "a"]
@@ -154,20 +153,20 @@ def test_after_a_claim_that_took_long_every_lease_is_looked_at_again(
     with Digests(empty_server().url, lease=4) as digests:
         digests.handler("*")(lambda digest: None)
         digests.add_many([("t", 1), ("u", 1)])
-        attempts = digests.attempts()
-        slow = attempts._claims.claim
+        pipeline = digests.engine.pipeline()
+        slow = pipeline._claims.claim
 
-        def claim(*arguments: Any) -> Any:
+        def slow_claim(*arguments: Any) -> Any:
             found = slow(*arguments)
             times.append(times[-1] + 2.0)
             digests.store.delete("u", now=None)
             return found
 
         times = [0.0]
-        monkeypatch.setattr("digestif.attempts.attempts.monotonic", lambda: times[-1])
-        monkeypatch.setattr(attempts._claims, "claim", claim)
+        monkeypatch.setattr("digestif.attempts.pipeline.monotonic", lambda: times[-1])
+        monkeypatch.setattr(pipeline._claims, "claim", slow_claim)
 
-        assert [attempt.timeline for attempt in claimed(attempts)] == ["t"]
+        assert claim(pipeline).timelines == ["t"]
         assert ["take"] in rounds
 
 
@@ -176,10 +175,10 @@ def test_no_more_is_kept_of_what_was_read_along_than_there_is_room_for() -> None
         digests.handler("*")(lambda digest: None)
         digests.add_many([(f"t{number}", "x" * 2000) for number in range(40)])
 
-        page = digests.attempts().claim(40, room=Room(memory=80_000))
+        page = claim(digests.engine.pipeline(), 40, room=Room(memory=80_000))
 
-        assert 5 <= len(page.attempts) <= 12
-        assert len(page.attempts) + len(page.judged) == 40
+        assert 5 <= len(page.deliveries) <= 12
+        assert len(page.deliveries) + len(page.judged) == 40
 
 
 def test_a_claim_from_many_partitions_reads_less_along_from_each() -> None:
@@ -214,7 +213,7 @@ def test_a_digest_that_is_too_large_by_the_policy_in_force_is_trimmed_all_the_sa
     with Digests(url, policy=policy) as digests:
         digests.handler("*")(lambda digest: None)
 
-        [attempt] = claimed(digests.attempts())
+        [attempt] = claim(digests.engine.pipeline()).deliveries
 
         assert keys_of(attempt) == ["4", "3"]
         assert attempt.digest.dropped == 3

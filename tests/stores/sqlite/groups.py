@@ -31,7 +31,8 @@ class Group:
 
     @property
     def waiting(self) -> int:
-        return self._store._group.waiting
+        page = self._store._writer._page
+        return 0 if page is None else len(page.jobs)
 
     def submit(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> "Future[Any]":
         queued = self.waiting

@@ -1,4 +1,4 @@
-"""A storm of signals that raise in the main thread, beside threads and a process that write to the same file."""
+"""A storm of signals that raise in the main thread, beside threads; a file has another process that writes to it."""
 
 import random
 import signal
@@ -12,10 +12,14 @@ from typing import Any
 
 from digestif import Digests, Policy, Record
 from digestif.ids import fresh_id
-from digestif.stores.base import Completion, Take
+from digestif.stores.base import Completion, Store, Take
+from digestif.stores.memory import MemoryStore
+from digestif.stores.reader import Part
 from digestif.stores.sqlite import SQLiteStore
+from digestif.testing.conformance.port import stored
 from tests.children import Child, Report, killed_at_the_end
 
+TIMELINES = ("own", *(f"t{number}" for number in range(7)))
 LONGEST = 0.005  # seconds until a signal comes
 PATIENCE = 30  # seconds, for threads that end at once unless they are stuck
 
@@ -49,11 +53,31 @@ class Timer:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def check(account: dict[str, Any]) -> None:
+    """Fail unless the ledger is right and only the interrupted thread got errors."""
+    assert account["errors of others"] == []
+    assert account["missing"] == []
+    assert account["stuck"] == 0
+    assert account["verified"]
+
+
+def storm_in_memory(interrupts: int, seed: int) -> dict[str, Any]:
+    """Interrupt the main thread so often, with a store in memory."""
+    store = MemoryStore()
+    account = Storm(store, seed).blow(interrupts)
+    kept = {record.key for timeline in TIMELINES for part in Part for record in stored(store, timeline, part)}
+    account["missing"] = sorted(set(account.pop("acknowledged")) - set(account.pop("delivered")) - kept)
+    return account
+
+
 def storm(path: str, interrupts: int, seed: int) -> dict[str, Any]:
     """Interrupt the main thread so often; return the errors of other threads, and the missing records."""
     child = Child(lambda report: add_until_stopped(path, report))
     with killed_at_the_end([child]):
-        account = Storm(path, seed).blow(interrupts)
+        store = SQLiteStore(path, synchronous="normal")
+        account = Storm(store, seed).blow(interrupts)
+        if not account["stuck"]:
+            store.close()
         Path(f"{path}.stop").touch()
         acknowledged, *errors = child.finish()
     keys = {f"child-{number}" for number in range(int(acknowledged))} | set(account.pop("acknowledged"))
@@ -85,9 +109,9 @@ def add_until_stopped(path: str, report: Report) -> None:
 class Storm:
     """Threads at one store, of which the main one is interrupted."""
 
-    def __init__(self, path: str, seed: int) -> None:
-        self._store = SQLiteStore(path, synchronous="normal")
-        self._digests = Digests(self._store, policy=Policy(capacity=None))
+    def __init__(self, store: Store, seed: int) -> None:
+        self._store = store
+        self._digests = Digests(store, policy=Policy(capacity=None))
         self._random = random.Random(seed)
         self._timer = Timer(seed)
         self._done = threading.Event()
@@ -109,7 +133,6 @@ class Storm:
         account = {"stuck": stuck, "errors of others": self._errors, "calls": calls, "interrupts": self._timer.raised}
         if not stuck:
             account["verified"] = bool(self._digests.verify())
-            self._store.close()
         return {**account, "acknowledged": self._acknowledged, "delivered": self._delivered}
 
     def _be_interrupted(self, interrupts: int) -> int:

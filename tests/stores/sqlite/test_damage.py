@@ -204,8 +204,8 @@ def test_two_who_repair_at_once_correct_the_ledger_once(path: Path, store: SQLit
     change(path, "UPDATE namespace SET pending = 7")
     read, surveyed = store._read, list[list[Damage]]()
 
-    def read_slowly(unit: Any) -> Any:
-        found: Any = read(unit)
+    def read_slowly(unit: Any, *, pending: bool = True) -> Any:
+        found: Any = read(unit, pending=pending)
         if not surveyed:
             surveyed.append(other.repair(now=T))
         return found
@@ -277,8 +277,8 @@ def test_a_batch_finds_the_timelines_of_all_names_beside_a_damaged_one(
 def test_a_batch_reads_its_slots_with_one_statement(digests: Digests, store: SQLiteStore) -> None:
     digests.add_many([(f"t{number}", 1) for number in range(100)])
     statements: list[str] = []
-    assert store._writer is not None
-    store._writer.set_trace_callback(statements.append)
+    assert store._writer.connection is not None
+    store._writer.connection.set_trace_callback(statements.append)
 
     digests.add_many([(f"t{number}", 2) for number in range(100)])
 

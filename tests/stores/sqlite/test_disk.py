@@ -126,7 +126,7 @@ def add_until_refused(digests: Digests, account: dict[str, Any] | None = None) -
 @contextmanager
 def page_limit(store: SQLiteStore) -> Iterator[None]:
     """SQLite itself says that the disk is full."""
-    writer = store._connect()
+    writer = store._writer.connect()
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages + 600}")
     yield

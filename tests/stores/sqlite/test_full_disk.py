@@ -146,7 +146,7 @@ def use_up(store: SQLiteStore) -> None:
         other.execute("CREATE TABLE taken (bytes BLOB)")
         free = other.execute("PRAGMA freelist_count").fetchone()[0]
         other.execute("INSERT INTO taken VALUES (zeroblob(?))", ((free - 20) * 4096,))
-    writer = store._connect()
+    writer = store._writer.connect()
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages}")
 

@@ -21,7 +21,7 @@ from digestif.stores.sqlite.rows import SqliteRows
 from digestif.testing.conformance.signals import interrupted_at
 from tests.alone import alone
 from tests.stores.sqlite.groups import Group, one_group
-from tests.stores.sqlite.interrupts import Interruption, storm
+from tests.stores.sqlite.interrupts import Interruption, check, storm, storm_in_memory
 from tests.stores.sqlite.soundness import check_sound, pending_keys
 
 PATIENCE = 30  # seconds, for an answer that comes at once unless a thread is stuck
@@ -183,11 +183,15 @@ def test_a_storm_of_interruptions_troubles_no_other_thread_and_no_other_process(
     account = alone(storm, path, 100, 1)
 
     assert account["interrupts"] >= 100
-    assert account["errors of others"] == []
-    assert account["missing"] == []
-    assert account["stuck"] == 0
-    assert account["verified"]
+    check(account)
     check_sound(path)
+
+
+def test_a_storm_of_interruptions_troubles_no_other_thread_in_memory() -> None:
+    account = alone(storm_in_memory, 100, 1)
+
+    assert account["interrupts"] >= 100
+    check(account)
 
 
 def interrupt_one_who_waits(path: str) -> dict[str, bool]:

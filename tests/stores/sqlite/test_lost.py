@@ -33,7 +33,7 @@ def test_every_connection_is_as_durable_as_it_was_asked_to_be(path: Path, synchr
     digests = Digests(store)
 
     for _ in range(2):
-        writer = store._connect()
+        writer = store._writer.connect()
         assert writer.execute("PRAGMA synchronous").fetchone() == (level,)
         assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         store.before_fork()  # closes everything: the next use opens it again
@@ -46,7 +46,7 @@ def test_every_connection_is_as_durable_as_it_was_asked_to_be(path: Path, synchr
 def test_a_full_store_can_still_be_drained(path: Path) -> None:
     store = SQLiteStore(path)
     digests = Digests(store, policy=Policy(capacity=None))
-    writer = store._connect()
+    writer = store._writer.connect()
     writer.execute("PRAGMA max_page_count = 500")
     accepted = 0
     with pytest.raises(Overloaded, match="disk is full"):

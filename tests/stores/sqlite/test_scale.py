@@ -9,7 +9,7 @@ import pytest
 from digestif import Digests, Policy, Record
 from digestif.stores.base import PAGE_RECORDS, PAGE_TIMELINES, Burial, Completion, Lease, Release, SuspectGroup, Take
 from digestif.stores.sqlite import SQLiteStore
-from digestif.stores.sqlite.slots import SQL
+from digestif.stores.sqlite.connections import SQL
 from tests.stores.sqlite.populations import HOUR, NOW, store_with_due
 
 pytestmark = pytest.mark.long
@@ -163,7 +163,7 @@ def steps(store: SQLiteStore, call: Callable[[SQLiteStore], object]) -> int:
         counted += 100
         return 0
 
-    connection = store._connect()
+    connection = store._writer.connect()
     connection.set_progress_handler(count, 100)
     try:
         call(store)
@@ -226,6 +226,6 @@ def plan() -> Iterator[Callable[[str], list[str]]]:
         def explain(statement: str) -> list[str]:
             names = re.findall(r":(\w+)", statement)
             values = dict.fromkeys(names, 0) if names else [0] * statement.count("?")
-            return [row[3] for row in store._connect().execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+            return [row[3] for row in store._writer.connect().execute(f"EXPLAIN QUERY PLAN {statement}", values)]
 
         yield explain

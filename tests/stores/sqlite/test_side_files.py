@@ -97,14 +97,13 @@ def test_a_lock_in_use_is_not_replaced(database: Path) -> None:
     """Two locks would let two processes open the file, and blank the log, at the same time."""
     lock = database.with_name("d.db-lock")
     store = SQLiteStore(database)
-    assert store._write_lock is not None
 
     def open_another() -> None:
         lock.chmod(0o644)
         with pytest.raises(StoreUnavailable, match="another process has been writing"):
             SQLiteStore(database, timeout=0.1)
 
-    store._write_lock.through(open_another)
+    store._writer._lock.run_locked(open_another)
     store.close()
 
 
@@ -117,8 +116,7 @@ def test_a_lock_that_was_replaced_is_taken_from_its_new_file(database: Path) -> 
             with pytest.raises(StoreUnavailable, match="another process has been writing"):
                 Digests(second).add("t", 1)
 
-        assert first._write_lock is not None
-        first._write_lock.through(write_beside)
+        first._writer._lock.run_locked(write_beside)
 
 
 def test_what_root_makes_belongs_to_the_owner_of_the_database(database: Path) -> None:

@@ -72,7 +72,9 @@ def test_adds_that_wait_while_another_commits_are_committed_together(store: SQLi
 def counted_commits(store: SQLiteStore) -> list[str]:
     """A list that grows with every commit of the store's writer."""
     commits: list[str] = []
-    store._connect().set_trace_callback(lambda statement: commits.append(statement) if statement == "COMMIT" else None)
+    store._writer.connect().set_trace_callback(
+        lambda statement: commits.append(statement) if statement == "COMMIT" else None
+    )
     return commits
 
 
@@ -153,7 +155,7 @@ def test_a_unit_that_is_run_again_answers_for_what_it_did_in_the_end(store: SQLi
 
 def test_a_full_group_whose_commit_fails_tells_everybody(store: SQLiteStore, path: str) -> None:
     digests = Digests(store)
-    writer = store._connect()
+    writer = store._writer.connect()
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages + 8}")
 

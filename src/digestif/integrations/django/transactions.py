@@ -5,7 +5,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from digestif.core.texts import reason_of, shortened
-from digestif.digests import Digests
+from digestif.engine import Engine
 from digestif.events.base import logger
 from digestif.integrations.django.engine import project
 from digestif.stores.base import Arrival
@@ -29,14 +29,14 @@ def add(
     of the transaction. Otherwise it is added right after the commit; if the store fails then, that is logged.
     """
     current = project()
-    engine, database = current.engine, current.options.database
+    engine, database = current.engine.engine, current.options.database
     alias = using or database or DEFAULT_DB_ALIAS
     is_inside = connections[alias].in_atomic_block
-    intake = engine._intake
+    intake = engine.intake
     terms = intake.terms(first_delay, increment_delay, maximum_delay, now=None)
     arrival = intake.arrival(timeline, value, key, timestamp, within=within, terms=terms, now=None)
     if arrival.terms.given:
-        engine._refuse_long_delays([arrival])
+        engine.refuse_long_delays([arrival])
     if is_inside and alias == database:
         engine.store.add_inside(connections[alias], [arrival])
     elif is_inside:
@@ -45,11 +45,11 @@ def add(
         transaction.on_commit(lambda: _accept(engine, arrival), using=alias)  # which calls it at once
 
 
-def _accept(engine: Digests, arrival: Arrival) -> None:
-    engine._accept([arrival], now=engine._intake.millis(None))
+def _accept(engine: Engine, arrival: Arrival) -> None:
+    engine.add_page([arrival], now=engine.intake.millis(None))
 
 
-def _accept_after_commit(engine: Digests, arrival: Arrival) -> None:
+def _accept_after_commit(engine: Engine, arrival: Arrival) -> None:
     """Log what the store raises: the transaction has succeeded, and hooks of other apps may follow."""
     try:
         _accept(engine, arrival)

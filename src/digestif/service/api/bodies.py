@@ -1,5 +1,6 @@
 """Bodies of requests: read within limits, decoded, and checked for what JSON leaves open."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from digestif.stores.json_text import Costly, exact_counts, may_be_heavy, may_be
 T = TypeVar("T")
 SMALL = 16 * 1024  # bytes of a body: whatever it is, it is decoded and checked within a few milliseconds
 QUICK = 128 * 1024  # bytes of a body that is, unless it has very many arrays and objects, or numbers that take long
+LONG = 1 << 20  # bytes of a body whose parts take long to join, in fresh memory; from here on Python lets threads run
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, *, most: int) -> bytes:
@@ -31,7 +33,7 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, *, most: i
             message = await receive()
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-        body = b"".join(parts)
+        body = b"".join(parts) if size < LONG else await asyncio.to_thread(b"".join, parts)
     if message["type"] == "http.disconnect":
         raise Problem(400, "the connection ended before the body did", closes=True)
     if len(body) > most:

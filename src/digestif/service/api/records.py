@@ -100,7 +100,7 @@ async def _accepted(request: Request, addition: Addition) -> Acceptance:
 async def _read(request: Request, body: bytes, form: Form, timeline: str = "") -> list[Addition]:
     """Read the records of a body, in a thread unless it is small."""
     service = request.service
-    steps = additions(body, form, timeline, service.settings.limits, service.digests._digests._sealer)
+    steps = additions(body, form, timeline, service.settings.limits, service.digests.engine.sealer)
     return finished(steps) if len(body) <= SMALL else await service.part(Turns).run(steps)
 
 

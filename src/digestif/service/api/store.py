@@ -7,7 +7,6 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from digestif.attempts.worker_notes import UNHANDLED_LOOKED_AT, unhandled_among
 from digestif.core.backlog import Backlog
 from digestif.core.failures import FailedAttempt
 from digestif.core.outages import ChannelOutage
@@ -15,6 +14,7 @@ from digestif.core.records import HistoryEntry
 from digestif.core.samples import Sample
 from digestif.core.workers import LiveWorker, PolicyConflict, policy_conflicts
 from digestif.dsn import redacted
+from digestif.notes.workers import UNHANDLED_LOOKED_AT, unhandled_among
 from digestif.service.api.fields import Key, Limit, Time, given
 from digestif.service.api.problems import Problem
 from digestif.service.api.requests import Answer, Request, encode, listing

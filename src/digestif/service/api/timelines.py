@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from digestif.attempts.worker_notes import is_unhandled
 from digestif.core.explain import Explanation
 from digestif.core.records import State
 from digestif.digests import Digests
+from digestif.notes.workers import is_unhandled
 from digestif.service import excerpts
 from digestif.service.api.fields import Limit, given
 from digestif.service.api.problems import Problem

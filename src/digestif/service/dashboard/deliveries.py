@@ -51,12 +51,12 @@ class Addressed(Struct, frozen=True):
     subject: str | None = None
 
 
-def _addressed(engine: Digests, *, entries: Sequence[HistoryEntry]) -> dict[str, Addressed]:
+def _addressed(digests: Digests, *, entries: Sequence[HistoryEntry]) -> dict[str, Addressed]:
     """Look at the kept messages of digests. For others the route says the recipient, unless by a function."""
     found: dict[str, Addressed] = {}
     for entry in entries:
-        kept = engine.message(entry.id) if entry.outcome is Outcome.DELIVERED else None
-        route = None if engine._routes is None else engine._routes.find(entry.timeline)
+        kept = digests.message(entry.id) if entry.outcome is Outcome.DELIVERED else None
+        route = digests.engine.route_of(entry.timeline)
         if kept is not None:
             found[entry.id] = Addressed(kept.recipient, kept.subject)
         elif route is not None and route.split is None and not callable(route.to):

@@ -20,7 +20,7 @@ def finder(visit: Visit, workers: Sequence[LiveWorker]) -> Callable[[str], str |
     It returns None if no pattern matches. With more workers than the store notes, the pattern is `*`: one that is not
     noted may deliver any timeline.
     """
-    own, elsewhere = visit.digests.attempts().handlers, _elsewhere(workers)
+    own, elsewhere = visit.digests.engine.handlers, _elsewhere(workers)
 
     def find(key: str) -> str | None:
         handler = own.find(key)
@@ -33,7 +33,7 @@ def finder(visit: Visit, workers: Sequence[LiveWorker]) -> Callable[[str], str |
 
 def patterns(visit: Visit, workers: Sequence[LiveWorker]) -> list[str]:
     """Return the patterns of this service's routes and of the live workers, by name."""
-    own = (handler.pattern for handler in visit.digests.attempts().handlers)
+    own = (handler.pattern for handler in visit.digests.engine.handlers)
     return sorted({*own, *_noted(workers)})
 
 

@@ -6,10 +6,10 @@ from functools import partial
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
-from digestif.attempts.worker_notes import UNHANDLED_LOOKED_AT, unhandled_among
 from digestif.core.ledger import FATES, Ledger
 from digestif.core.records import Timeline
 from digestif.core.workers import LiveWorker
+from digestif.notes.workers import UNHANDLED_LOOKED_AT, unhandled_among
 from digestif.service.dashboard.handled import finder
 from digestif.service.dashboard.series import RANGES, Series, rates, series, totals
 from digestif.service.dashboard.standing import ENDED, channels_of, first_route

@@ -66,7 +66,7 @@ def channels_of(
     failures: Sequence[FailedAttempt],
 ) -> list[Channel]:
     """The channels of the routes, those that are down first. `ended` are the latest `ENDED` digests."""
-    names = {handler.pattern: handler.channel_of("") for handler in visit.digests.attempts().handlers}
+    names = {handler.pattern: handler.channel_of("") for handler in visit.digests.engine.handlers}
     known = _deliveries(visit, ended, failures)
     unknown = NOT_TRIED if len(ended) < ENDED else NOT_LATELY
     found = [
@@ -86,7 +86,7 @@ def _deliveries(visit: Visit, ended: Sequence[HistoryEntry], failures: Sequence[
     """Say by pattern whether its channel took a digest, or all that is known are failures."""
     tried = [(entry.timeline, entry.outcome) for entry in ended if entry.outcome in (Outcome.DELIVERED, Outcome.DEAD)]
     tried += [(failure.timeline, Outcome.DEAD) for failure in failures]
-    find, found = visit.digests.attempts().handlers.find, dict[str, str]()
+    find, found = visit.digests.engine.handlers.find, dict[str, str]()
     for timeline, outcome in tried:
         handler = find(timeline)
         if handler is not None and found.get(handler.pattern) != UP:
@@ -105,7 +105,7 @@ def first_route(visit: Visit) -> dict[str, Any]:
     has_file = settings.source is not None and Path(settings.source).is_file()
     is_default = not has_file and settings.store.reveal() == defaults({}).store.reveal()
     return {
-        "has_routes": bool(visit.digests.attempts().handlers),
+        "has_routes": bool(visit.digests.engine.handlers),
         "has_file": has_file,
         "route_lines": f'store = "{DEFAULT_STORE}"\n\n{ROUTE}' if is_default else ROUTE,
     }

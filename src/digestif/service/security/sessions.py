@@ -17,11 +17,11 @@ from digestif.core.times import is_past
 from digestif.ids import fresh_id, fresh_secret
 from digestif.stores.base import Store
 from digestif.stores.documents import Bounds, Document
+from digestif.stores.note import Note
 
 COOKIE = "digestif_session"
 LIFETIME = 12 * 3600  # seconds
 SKEW = 3600  # seconds by which the clocks of two processes may differ
-NOTE = "sessions"  # in partition 0: the secret
 LONGEST_COOKIE = 500  # characters
 LOGGED_OUT = "logged-out"  # the collection of documents
 BOUNDS = Bounds(entries=100_000, age=LIFETIME * 1000)
@@ -95,14 +95,9 @@ def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
 
 
 def shared_secret(store: Store) -> bytes:
-    """The secret that all processes of a store sign with. The first of them draws it."""
-    known = store.note(0, NOTE)
-    if known is not None:
-        return known
-    fresh = fresh_secret().encode()
-    if store.swap_note(0, NOTE, None, fresh):
-        return fresh
-    return store.note(0, NOTE) or fresh  # another process was quicker; a store that keeps nothing has no note
+    """Return the secret that all processes of a store sign with. The first of them draws it."""
+    noted = Note(store, "sessions", decode=bytes, encode=bytes, empty=b"")
+    return noted.update(lambda known: known or fresh_secret().encode()).after
 
 
 def log_out(store: Store, session: Session) -> None:

@@ -19,7 +19,7 @@ from digestif.core.times import LONGEST, Millis, to_millis, to_seconds
 from digestif.errors import InvalidRecord
 from digestif.ids import fresh_id
 from digestif.stores.base import PAGE_BYTES, Arrival
-from digestif.stores.damage import Unreadable
+from digestif.stores.damage import UNDECODABLE, Unreadable
 from digestif.stores.postgres.arrays import Bigints, Byteas, Doubles, in_columns, register_columns
 from digestif.stores.postgres.callers import async_driver_connection, driver_connection
 from digestif.stores.postgres.rows import PostgresRows
@@ -33,7 +33,7 @@ COLUMNS = (Byteas, Byteas, Doubles, Byteas, Bigints, Byteas)
 _encode = msgspec.json.Encoder().encode
 _terms = msgspec.json.Decoder(Terms).decode
 
-UNREADABLE = (InvalidRecord, msgspec.MsgspecError, UnicodeError, RecursionError)
+UNREADABLE = (InvalidRecord, *UNDECODABLE)
 LONGEST_WAIT = to_millis(LONGEST)
 
 

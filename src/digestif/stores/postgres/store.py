@@ -80,14 +80,12 @@ class PostgresStore(RowStore):
         self.clock = self._database.clock
         watch(self)
 
-    def _write(self, unit: Callable[[PostgresRows], T], *, weight: int = 1) -> T:
+    def _write(self, unit: Callable[[PostgresRows], T], *, weight: int = 1, share: float = 0.0) -> T:
         return self._database.write(unit)
 
-    def _read(self, unit: Callable[[Rows], T]) -> T:
-        return self._after_inbox(unit, writes=False)
-
-    def _read_aside(self, unit: Callable[[Rows], T]) -> T:
-        return self._database.read(unit)
+    def _read(self, unit: Callable[[Rows], T], *, pending: bool = True) -> T:
+        """Records in the inbox count as pending; they are no part of an open digest."""
+        return self._after_inbox(unit, writes=False) if pending else self._database.read(unit)
 
     # Verbs
 
@@ -169,10 +167,6 @@ class PostgresStore(RowStore):
         self._fold(now=now)
         return super().open(timeline, token=token, lease=lease, now=now, alone=alone, asks=asks)
 
-    def _read_open(self, unit: Callable[[Rows], T]) -> T:
-        """Read without folding: records in the inbox are no part of an open digest."""
-        return self._database.read(unit)
-
     def delete(self, timeline: str, *, token: str | None = None, now: Millis | None) -> bool:
         self._fold(now=now)
         return super().delete(timeline, token=token, now=now)
@@ -186,7 +180,7 @@ class PostgresStore(RowStore):
             rows.reserve([timeline])  # another transaction may be about to create it
             return operations.pause(rows, timeline, paused)
 
-        return self._hinted(self._write(unit))
+        return self._wake_if(self._write(unit))
 
     def set_override(self, timeline: str, override: Override, *, now: Millis | None) -> None:
         at = self._now(now)

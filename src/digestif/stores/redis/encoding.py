@@ -22,7 +22,7 @@ from digestif.core.texts import shortened
 from digestif.core.times import Millis, to_seconds
 from digestif.stores.base import HISTORY_KEYS, Accepted, Candidate, Lease
 from digestif.stores.codec import JsonCodec
-from digestif.stores.damage import Unreadable
+from digestif.stores.damage import UNDECODABLE, Unreadable
 from digestif.stores.redis.keys import as_bytes, as_text
 from digestif.stores.transfer import ExportedRecord
 
@@ -89,7 +89,6 @@ _LENGTHS = [b"$%d\r\n" % size for size in range(_USUAL)]
 _ENDS_AND_LENGTHS = [b"\r\n" + length for length in _LENGTHS]
 
 _new = tuple.__new__  # the constructor of a NamedTuple takes twice as long
-_WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _letter = msgspec.msgpack.Decoder(StoredLetter).decode
 _entry = msgspec.msgpack.Decoder(StoredEntry).decode
@@ -164,7 +163,7 @@ def _packed_openings(openings: Openings) -> bytes:
 
 def plan(plan: Plan) -> dict[str, Any]:
     """How a timeline goes on, for a request."""
-    return {name: value for name, value in plan._asdict().items() if value is not None}
+    return {name: value for name, value in asdict(plan).items() if value is not None}
 
 
 def seen(found: Seen) -> tuple[Any, ...]:
@@ -214,7 +213,7 @@ def slot(timeline: str, stored: bytes | None, pending: int) -> Slot:
         return IDLE
     try:
         found = _slot(stored[head_size(stored) :])
-    except _WRONG as error:
+    except UNDECODABLE as error:
         text = shortened(stored[1:])  # the first byte says only whether records may join it
         raise unreadable_slot(timeline, f"{error}: {text}") from error
     problem = machine.flaw(found)
@@ -304,7 +303,7 @@ def letter(letter_id: str, stored: bytes) -> StoredLetter:
     try:
         found = _letter(stored)
         problem = None if found.id == letter_id and found.records >= 0 else "it says something else"
-    except _WRONG as error:
+    except UNDECODABLE as error:
         problem = str(error)
     if problem is None:
         return found
@@ -335,7 +334,7 @@ def entry(stored: bytes) -> StoredEntry:
     """Decode an entry of the history. Raises Unreadable if it is damaged."""
     try:
         return _entry(stored)
-    except _WRONG as error:
+    except UNDECODABLE as error:
         problem = f"an entry of the history can't be read ({error}: {shortened(stored)})"
         raise Unreadable(Damage(timeline=salvaged_timeline(stored), part="history", problem=problem)) from error
 
@@ -344,7 +343,7 @@ def rings(stored: bytes | None) -> dict[str, bool]:
     """Decode the names of the tenants that have a ring in the history. Raises Unreadable if they are damaged."""
     try:
         return {} if stored is None else _rings(stored)
-    except _WRONG as error:
+    except UNDECODABLE as error:
         problem = f"the names of the rings of the history can't be read ({error}: {shortened(stored or b'')})"
         raise Unreadable(Damage(timeline=None, part="history", problem=problem)) from error
 
@@ -357,7 +356,7 @@ def removals(stored: bytes | None) -> Removals:
     """Decode what is remembered of records that were removed; nothing if it is damaged."""
     try:
         return Removals() if stored is None else _removals(stored)
-    except _WRONG:
+    except UNDECODABLE:
         return Removals()
 
 

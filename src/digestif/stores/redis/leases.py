@@ -118,8 +118,8 @@ class RedisLeases(RedisRings):
         choice = min(wanted * 4**lost, 4 * ACTED_TIMELINES) + len(known)
         found, suspect = self._found(partition, self._scripts.query_one("claimable", _look(partition, choice), now=now))
         names = [name for name in found if name not in known]
-        order = shuffled(len(names)) if lost else range(len(names))
-        return [names[position] for position in order[:wanted]], suspect
+        ordered = shuffled(names) if lost else names
+        return ordered[:wanted], suspect
 
     def _found(self, partition: int, reply: list[bytes | None]) -> tuple[list[str], Millis | None]:
         """The timelines that may be claimed, and when the first suspect lapsed."""

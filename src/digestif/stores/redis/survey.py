@@ -16,7 +16,6 @@ from digestif.core.ledger import COUNTERS, MOST, Ledger, Verification, corrected
 from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.tenants import REST
-from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 from digestif.stores.redis import encoding, queries
@@ -26,7 +25,7 @@ from digestif.stores.redis.client.link import all_required
 from digestif.stores.redis.client.scripts import load
 from digestif.stores.redis.keys import LETTER_KINDS, SCHEDULE, TIMELINE_KINDS, as_text
 from digestif.stores.redis.rings import NAMES, PAGE, named
-from digestif.stores.transfer import ImportProgress
+from digestif.stores.transfer import ImportProgress, damage_of_note
 
 TRIES = 3  # of a survey during which nothing moves
 SURVEYED = 20  # timelines that a call reads: about 1 ms of the server, more if their batches are large
@@ -317,21 +316,9 @@ def _history_fields(scripts: Scripts, partition: int, fields: Sequence[str]) -> 
 def _survey_notes(scripts: Scripts, partition: int, found: PartitionSurvey) -> None:
     [flat] = scripts.get([Command(partition, ("HGETALL", scripts.keys.key(partition, "notes")))])
     for name, body in zip(map(as_text, flat[::2]), flat[1::2], strict=True):
-        problem = _problem_of_note(name, body)
-        if problem is not None:
-            found.flaws.append(PartitionFlaw(Damage(timeline=None, part="note", problem=problem), name, body))
-
-
-def _problem_of_note(name: str, body: bytes) -> str | None:
-    """What is wrong with a note that a transfer wrote; the form of other notes is not known."""
-    try:
-        if name == "move":
-            msgspec.json.decode(body, type=dict[str, object])
-        elif name.startswith(OUTGOING) and not name.endswith("-target") and "-past-" not in name:
-            msgspec.msgpack.decode(body, type=ImportProgress)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return f"the note {legible(name)!r} can't be read ({error})"
-    return None
+        damage = damage_of_note(name, body, decode_progress=msgspec.msgpack.Decoder(ImportProgress).decode)
+        if damage is not None:
+            found.flaws.append(PartitionFlaw(damage, name, body))
 
 
 # The footprint

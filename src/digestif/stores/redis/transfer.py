@@ -14,7 +14,7 @@ from digestif.core.records import DeadLetter
 from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import INCOMING, OUTGOING
 from digestif.errors import Busy
-from digestif.stores.damage import Unreadable, unreadable_note
+from digestif.stores.damage import Unreadable, decoded_note
 from digestif.stores.redis import encoding
 from digestif.stores.redis.calls import DAMAGED, NO_KEYS, Call
 from digestif.stores.redis.client.commands import Command, Packed, ScriptRefused, joined, pack
@@ -207,10 +207,7 @@ _decode_progress = msgspec.msgpack.Decoder(ImportProgress).decode
 
 
 def _progress_in(parcel: Parcel, noted: bytes | None) -> ImportProgress:
-    try:
-        return ImportProgress() if noted is None else _decode_progress(noted)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise unreadable_note(parcel.id, error) from error
+    return ImportProgress() if noted is None else decoded_note(parcel.id, noted, _decode_progress)
 
 
 def _fence(fence: Fence | None) -> tuple[str, str] | bool:

@@ -24,7 +24,7 @@ def add_all(rows: Rows, batch: Sequence[Arrival], *, now: Millis) -> list[Accept
 def add(rows: Rows, arrival: Arrival, *, now: Millis) -> Accepted:
     before = rows.slot(arrival.timeline)
     terms = in_force(arrival.terms, before.override)
-    if before.override is not None and before.override.off:
+    if machine.is_off(before):
         rows.tally["declined"] += 1
         return Accepted()
     batch = rows.next_number() if before.batch is None else before.batch

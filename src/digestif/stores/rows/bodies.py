@@ -11,7 +11,7 @@ from digestif.core.machine import Slot
 from digestif.core.records import DeadLetter, HistoryEntry
 from digestif.core.removals import Removals
 from digestif.core.texts import shortened
-from digestif.stores.damage import Unreadable
+from digestif.stores.damage import UNDECODABLE, Unreadable
 from digestif.stores.rows.view import LetterRow, Marks, TimelineRow
 
 _encode = msgspec.json.Encoder().encode
@@ -20,14 +20,12 @@ _letter = msgspec.json.Decoder(DeadLetter).decode
 _removals = msgspec.json.Decoder(Removals).decode
 _ended = msgspec.json.Decoder(HistoryEntry).decode
 
-WRONG = (msgspec.MsgspecError, UnicodeError, RecursionError)
-
 
 def read_slot(timeline: str, body: str | bytes) -> Slot:
     """A timeline's slot. Unreadable also if its name is not UTF-8, or if the slot contradicts itself."""
     try:
         slot = _slot(body)
-    except WRONG as error:
+    except UNDECODABLE as error:
         raise _unreadable_slot(timeline, _problem(_slot, body)) from error
     problem = machine.flaw(slot)
     if problem is not None or (slot.pending and slot.batch is None):
@@ -52,7 +50,7 @@ def timeline_row(name: str, body: bytes, marks: Marks) -> TimelineRow:
 def read_letter(letter_id: str, timeline: str, body: str | bytes) -> DeadLetter:
     try:
         letter = _letter(body)
-    except WRONG as error:
+    except UNDECODABLE as error:
         raise _unreadable_letter(letter_id, timeline, _problem(_letter, body)) from error
     if letter.id != letter_id or letter.timeline != timeline or letter.records < 0:
         raise _unreadable_letter(letter_id, timeline, _problem(_letter, body))
@@ -74,7 +72,7 @@ def _unreadable_letter(letter_id: str, timeline: str, problem: str) -> Unreadabl
 def read_entry(timeline: str, body: str | bytes) -> HistoryEntry:
     try:
         return _ended(body)
-    except WRONG as error:
+    except UNDECODABLE as error:
         problem = f"an entry of its history can't be read ({_problem(_ended, body)})"
         raise Unreadable(Damage(timeline=legible(timeline), part="history", problem=problem)) from error
 
@@ -107,7 +105,7 @@ def read_removals(body: str | bytes) -> Removals:
     """What a body says of records that were removed; nothing if it is damaged."""
     try:
         return _removals(body)
-    except WRONG:
+    except UNDECODABLE:
         return Removals()
 
 
@@ -116,6 +114,6 @@ def _problem(decode: Callable[[bytes], object], body: str | bytes) -> str:
     raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogateescape")
     try:
         decode(raw)
-    except WRONG as error:
+    except UNDECODABLE as error:
         return f"{error}: {shortened(raw)}"
     return f"it says {shortened(raw)}"

@@ -38,11 +38,17 @@ def _evict(rows: Rows, collection: str, ring: str, bounds: Bounds, *, now: Milli
     entries, size = _counts(rows, collection, ring)
     for _ in range(EVICTED):
         is_full = entries > bounds.entries or (bounds.bytes is not None and size > bounds.bytes)
-        oldest = rows.oldest_document(collection, ring if is_full else None)
-        if oldest is None or not (is_full or oldest.expires <= now):
+        oldest = _evictable(rows, collection, ring, is_full=is_full, now=now)
+        if oldest is None:
             return
         _remove(rows, [oldest])
         entries, size = entries - 1, size - oldest.size
+
+
+def _evictable(rows: Rows, collection: str, ring: str, *, is_full: bool, now: Millis) -> DocumentRow | None:
+    """The oldest document of a ring that is full, else the oldest of all rings if it is too old."""
+    oldest = rows.oldest_document(collection, ring if is_full else None)
+    return oldest if oldest is not None and (is_full or oldest.expires <= now) else None
 
 
 def kept(rows: Rows, collection: str, key: str, *, now: Millis) -> Document | None:

@@ -83,12 +83,15 @@ def _prepare(rows: Rows, request: Take, *, limit: int) -> tuple[int, int]:
         move_to_open(rows, slot, decided)
         slot, merged = _merge_page(rows, decided, limit=limit - work)
         work += merged
-    lost = 0
-    if _is_to_be_trimmed(slot, request):  # by a wrong number it would lose what is whole; to count takes long
-        slot, lost = recounted(rows, slot)
+    slot, lost = _count_before_trim(rows, slot, request)
     slot, dropped = _trim(rows, slot, request, limit=limit - work)
     rows.put_slot(timeline, expirable(rows, slot))
     return work + dropped, lost
+
+
+def _count_before_trim(rows: Rows, slot: Slot, request: Take) -> tuple[Slot, int]:
+    """Count a digest that is to be trimmed: by a wrong number it would lose what is whole. To count takes long."""
+    return recounted(rows, slot) if _is_to_be_trimmed(slot, request) else (slot, 0)
 
 
 def _is_to_be_trimmed(slot: Slot, request: Take) -> bool:

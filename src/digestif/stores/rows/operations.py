@@ -21,8 +21,7 @@ def delete(rows: Rows, timeline: str, *, token: str | None, now: Millis) -> bool
     slot = rows.slot(timeline)
     if token is not None and not machine.is_held(slot, token, now=now):
         return False
-    found = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)
-    letters = [letter for _, letter in found if letter is not None]  # a damaged one stays for `repair`
+    letters = _letters_to_delete(rows, timeline)
     rows.delete_history(timeline)
     rows.delete_removals(timeline)
     if slot == IDLE and not letters:
@@ -42,6 +41,12 @@ def delete(rows: Rows, timeline: str, *, token: str | None, now: Millis) -> bool
     rows.tally["deleted"] += slot.pending + in_digest + in_letters
     rows.put_slot(timeline, IDLE)
     return True
+
+
+def _letters_to_delete(rows: Rows, timeline: str) -> list[DeadLetter]:
+    """The dead letters that go with a timeline, a page of them. A damaged one stays for `repair`."""
+    found = rows.letters(timeline, after=None, limit=PAGE_TIMELINES)
+    return [letter for _, letter in found if letter is not None]
 
 
 def flush(rows: Rows, timeline: str, *, now: Millis) -> bool:

@@ -1,4 +1,8 @@
-"""A store of rows: a verb runs a unit of work that loads slots, calls the machine, moves records and counts fates."""
+"""A store of rows: a verb runs a unit of work that loads slots, calls the machine, moves records and counts fates.
+
+Units are lambdas. They are partials where a loop rebinds a variable that they use, and on the path of a single add,
+where a partial saves a call.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +22,7 @@ from digestif.core.times import Millis, to_millis
 from digestif.core.transfer import is_incoming
 from digestif.errors import Busy
 from digestif.stores.base import (
+    PAGE_BYTES,
     PAGE_RECORDS,
     Accepted,
     Admission,
@@ -40,6 +45,7 @@ from digestif.stores.base import (
     Take,
     Taken,
     Wakeups,
+    weight_of_adds,
 )
 from digestif.stores.documents import DOCUMENTS_PAGE, Bounds, Document
 from digestif.stores.reader import Order, Part, Place, TimelinePage
@@ -72,6 +78,7 @@ from digestif.stores.wakeups import Hints, LocalWakeups
 T = TypeVar("T")
 
 REPAIR_TRIES = 3
+ADDING, CLAIMING = 1.0, 0.25  # the shares of the reserve that adds and claims must leave unused
 
 
 class RowStore(Store, TransferStore):
@@ -81,45 +88,27 @@ class RowStore(Store, TransferStore):
     page_records = PAGE_RECORDS
 
     @abstractmethod
-    def _write(self, unit: Callable[[Rows], T], *, weight: int = 1) -> T:
-        """Run a unit of work in one transaction and return after the commit; `weight` is about how many rows it writes.
+    def _write(self, unit: Callable[[Rows], T], *, weight: int = 1, share: float = 0.0) -> T:
+        """Run a unit of work in one transaction, and return its result after the commit.
 
-        A unit that raises a DigestifError has changed nothing.
+        A unit that raises a DigestifError has changed nothing. `weight` is about the number of rows that it writes.
+        `share` is the part of the reserved space that it must leave unused: if space runs short, adds are refused
+        first, then claims, and digests can still be ended.
         """
 
-    def _write_arrivals(self, unit: Callable[[Rows], T], *, weight: int) -> T:
-        """As `_write`, for new records: refused first when space runs short."""
-        return self._write(unit, weight=weight)
-
-    def _weight(self, batch: Sequence[Arrival]) -> int:
-        """What an add counts in a transaction that others share, in records."""
-        return len(batch)
-
-    def _write_leases(self, unit: Callable[[Rows], T]) -> T:
-        """As `_write`, for new leases: refused while there may be no space to end their digests."""
-        return self._write(unit)
-
     @abstractmethod
-    def _read(self, unit: Callable[[Rows], T]) -> T:
-        """Run a unit of work that only reads, on one snapshot of the data."""
+    def _read(self, unit: Callable[[Rows], T], *, pending: bool = True) -> T:
+        """Run a unit of work that only reads, on one snapshot. `pending` says whether it looks at pending records."""
 
-    def _read_aside(self, unit: Callable[[Rows], T]) -> T:
-        """The same for notes and documents, which do not depend on records."""
-        return self._read(unit)
-
-    def _read_open(self, unit: Callable[[Rows], T]) -> T:
-        """The same for open digests."""
-        return self._read(unit)
-
-    def _filing(self, unit: Callable[[Rows], T]) -> Callable[[Rows], T]:
-        """Let a unit of work file by the tenants that are named now."""
+    def _with_tenants(self, unit: Callable[[Rows], T]) -> Callable[[Rows], T]:
+        """Give a unit of work the tenants as they are now: history and removals are kept by tenant."""
         tenants = self.tenants()
 
-        def filing(rows: Rows) -> T:
+        def with_tenants(rows: Rows) -> T:
             rows.tenants = tenants
             return unit(rows)
 
-        return filing
+        return with_tenants
 
     def _now(self, now: Millis | None) -> Millis:
         return self.time(0) if now is None else now
@@ -131,14 +120,14 @@ class RowStore(Store, TransferStore):
 
     def add(self, batch: Sequence[Arrival], *, now: Millis | None) -> list[Accepted]:
         at = self._now(now)
-        weight = self._weight(batch)
-        answers = self._write_arrivals(lambda rows: arrivals.add_all(rows, batch, now=at), weight=weight)
+        weight = max(len(batch), weight_of_adds(batch) * PAGE_RECORDS // PAGE_BYTES)
+        answers = self._write(partial(arrivals.add_all, batch=batch, now=at), weight=weight, share=ADDING)
         self._hints.wake(worth=any(answer.ready for answer in answers))
         return answers
 
     def retract(self, timeline: str, key: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._write(self._filing(lambda rows: arrivals.retract(rows, timeline, key, now=at)))
+        return self._write(self._with_tenants(lambda rows: arrivals.retract(rows, timeline, key, now=at)))
 
     # Dispatching
 
@@ -157,7 +146,7 @@ class RowStore(Store, TransferStore):
 
     def maintain(self, partition: int, deadline: Millis | None, *, limit: int, now: Millis | None) -> Maintained:
         at = self._now(now)
-        return self._write(self._filing(lambda rows: schedule.maintain(rows, deadline, limit=limit, now=at)))
+        return self._write(self._with_tenants(lambda rows: schedule.maintain(rows, deadline, limit=limit, now=at)))
 
     # Delivering
 
@@ -165,14 +154,15 @@ class RowStore(Store, TransferStore):
         self, partition: int, limit: int, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         at = self._now(now)
-        return self._write_leases(lambda rows: claim(rows, limit, Grant(token, at + lease, at), asks=asks))
+        grant = Grant(token, at + lease, at)
+        return self._write(lambda rows: claim(rows, limit, grant, asks=asks), share=CLAIMING)
 
     def claim_suspects(
         self, partition: int, group: SuspectGroup, *, token: str, lease: Millis, now: Millis | None, asks: bool = False
     ) -> ClaimPage:
         at = self._now(now)
         grant = Grant(token, at + lease, at)
-        return self._write_leases(lambda rows: claim_suspects(rows, group, grant, asks=asks))
+        return self._write(lambda rows: claim_suspects(rows, group, grant, asks=asks), share=CLAIMING)
 
     def admit(
         self,
@@ -184,7 +174,7 @@ class RowStore(Store, TransferStore):
     ) -> Admitted:
         at = self._now(now)
         grant = None if token is None else Grant(token, at + lease, at)
-        return self._write_leases(lambda rows: admit(rows, admissions, grant, now=at))
+        return self._write(lambda rows: admit(rows, admissions, grant, now=at), share=CLAIMING)
 
     def open(
         self,
@@ -198,17 +188,17 @@ class RowStore(Store, TransferStore):
     ) -> Lease:
         at = self._now(now)
         grant = Grant(token, at + lease, at, group=int(alone))
-        return self._write_leases(lambda rows: open_ready(rows, timeline, grant, asks=asks))
+        return self._write(lambda rows: open_ready(rows, timeline, grant, asks=asks), share=CLAIMING)
 
     def take(self, requests: Sequence[Take], *, now: Millis | None) -> list[Taken | None]:
         at = self._now(now)
-        answers = self._read_open(lambda rows: open_digests.take_prepared(rows, requests, now=at))
-        for read in (open_digests.take_counted, open_digests.take_all):  # prepared, and if need be counted again
+        answers = self._read(lambda rows: open_digests.take_prepared(rows, requests, now=at), pending=False)
+        for read in (open_digests.take_counted, open_digests.take_all):  # the second if a digest must be counted again
             if answers is None:
                 losses = self._write(lambda rows: open_digests.prepare_all(rows, requests, now=at))
                 self.damages.report_losses(losses)
-                answers = self._read_open(partial(read, requests=requests, now=at))
-        assert answers is not None  # of `take_all`
+                answers = self._read(partial(read, requests=requests, now=at), pending=False)
+        assert answers is not None  # `take_all` always answers
         return answers
 
     def quarantine(self, lease: Lease, records: Sequence[QuarantinedRecord], *, now: Millis | None) -> bool:
@@ -228,7 +218,7 @@ class RowStore(Store, TransferStore):
         return self._write(lambda rows: extend_all(rows, leases, until=at + lease, now=at, alone=alone))
 
     def leases_beyond(self, time: Millis, *, limit: int) -> list[LeaseEnd]:
-        return self._read_open(lambda rows: rows.leases_beyond(time, limit=limit))
+        return self._read(lambda rows: rows.leases_beyond(time, limit=limit), pending=False)
 
     def end_leases(self, leases: Sequence[LeaseEnd], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
@@ -236,7 +226,7 @@ class RowStore(Store, TransferStore):
 
     def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(self._filing(lambda rows: endings.complete_all(rows, completions, now=at)))
+        return self._write(self._with_tenants(lambda rows: endings.complete_all(rows, completions, now=at)))
 
     def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
@@ -246,7 +236,7 @@ class RowStore(Store, TransferStore):
 
     def bury(self, burials: Sequence[Burial], *, now: Millis | None) -> list[bool]:
         at = self._now(now)
-        return self._write(self._filing(lambda rows: endings.bury_all(rows, burials, now=at)))
+        return self._write(self._with_tenants(lambda rows: endings.bury_all(rows, burials, now=at)))
 
     # Hints
 
@@ -257,7 +247,8 @@ class RowStore(Store, TransferStore):
     def listen(self) -> Wakeups:
         return self._hints.listen(LocalWakeups())
 
-    def _hinted(self, done: bool) -> bool:
+    def _wake_if(self, done: bool) -> bool:
+        """Wake workers if something was done. Return `done`."""
         self._hints.wake(worth=done)
         return done
 
@@ -272,10 +263,10 @@ class RowStore(Store, TransferStore):
 
     def flush(self, timeline: str, *, now: Millis | None) -> bool:
         at = self._now(now)
-        return self._hinted(self._write(lambda rows: operations.flush(rows, timeline, now=at)))
+        return self._wake_if(self._write(lambda rows: operations.flush(rows, timeline, now=at)))
 
     def pause(self, timeline: str, paused: bool, *, now: Millis | None) -> bool:
-        return self._hinted(self._write(lambda rows: operations.pause(rows, timeline, paused)))
+        return self._wake_if(self._write(lambda rows: operations.pause(rows, timeline, paused)))
 
     def set_override(self, timeline: str, override: Override, *, now: Millis | None) -> None:
         at = self._now(now)
@@ -284,11 +275,10 @@ class RowStore(Store, TransferStore):
 
     def clear_override(self, timeline: str, *, terms: Terms, cool_down: Millis, now: Millis | None) -> bool:
         at = self._now(now)
-
-        def unit(rows: Rows) -> bool:
-            return overrides.clear_override(rows, timeline, terms=terms, cool_down=cool_down, now=at)
-
-        return self._hinted(self._write(unit))
+        done = self._write(
+            lambda rows: overrides.clear_override(rows, timeline, terms=terms, cool_down=cool_down, now=at)
+        )
+        return self._wake_if(done)
 
     def refresh_override(self, timeline: str, override: Override) -> bool:
         return self._write(lambda rows: overrides.refresh_override(rows, timeline, override))
@@ -303,7 +293,7 @@ class RowStore(Store, TransferStore):
         at = self._now(now)
         if is_incoming(letter_id):
             return False
-        return self._hinted(self._write(lambda rows: operations.replay(rows, letter_id, now=at)))
+        return self._wake_if(self._write(lambda rows: operations.replay(rows, letter_id, now=at)))
 
     def requeue(self, request: Requeue, *, limit: int = PAGE_RECORDS, now: Millis | None) -> Requeued | None:
         at = self._now(now)
@@ -319,7 +309,7 @@ class RowStore(Store, TransferStore):
         at = self._now(now)
         if is_incoming(letter_id):
             return False
-        return self._write(self._filing(lambda rows: operations.discard(rows, letter_id, now=at)))
+        return self._write(self._with_tenants(lambda rows: operations.discard(rows, letter_id, now=at)))
 
     # Queries
 
@@ -327,7 +317,7 @@ class RowStore(Store, TransferStore):
         return self._read(lambda rows: rows.slot(timeline))
 
     def overrides(self, timelines: Sequence[str]) -> list[Override | None]:
-        return self._read_aside(partial(queries.overrides, timelines=timelines))
+        return self._read(partial(queries.overrides, timelines=timelines), pending=False)
 
     def scan(self, *, prefix: str, after: str | None, limit: int) -> list[tuple[str, Slot]]:
         return self._read(lambda rows: queries.scan(rows, prefix=prefix, after=after, limit=limit))
@@ -363,7 +353,7 @@ class RowStore(Store, TransferStore):
         return self._read(lambda rows: rows.removals(timeline))
 
     def kept_since(self, timeline: str) -> Millis | None:
-        return self._read(self._filing(lambda rows: queries.kept_since(rows, timeline)))
+        return self._read(self._with_tenants(lambda rows: queries.kept_since(rows, timeline)))
 
     def standing(self, *, now: Millis, most: int | None = None) -> Standing:
         return self._read(lambda rows: rows.standing(now, most))
@@ -400,7 +390,7 @@ class RowStore(Store, TransferStore):
         self._write(lambda rows: transfer.begin_move(rows, move_id, now=at))
 
     def end_move(self, partition: int, move_id: str | None) -> None:
-        self._hinted(self._write(lambda rows: transfer.end_move(rows, move_id)))
+        self._wake_if(self._write(lambda rows: transfer.end_move(rows, move_id)))
 
     def moving_since(self) -> Millis | None:
         return self._read(lambda rows: transfer.moving_since(rows))
@@ -430,8 +420,8 @@ class RowStore(Store, TransferStore):
         self, pages: Sequence[ImportPage], *, fence: Fence | None, now: Millis | None
     ) -> list[ImportProgress | None]:
         at = self._now(now)
-        answers = self._write_arrivals(
-            lambda rows: transfer.import_pages(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS
+        answers = self._write(
+            lambda rows: transfer.import_pages(rows, pages, fence=fence, now=at), weight=PAGE_RECORDS, share=ADDING
         )
         self._hints.wake(worth=True)
         return answers
@@ -444,11 +434,7 @@ class RowStore(Store, TransferStore):
         return self._read(lambda rows: [transfer.progress_of(rows, parcel) for parcel in parcels])
 
     def delete_progress(self, parcels: Sequence[Parcel]) -> None:
-        def unit(rows: Rows) -> None:
-            for parcel in parcels:
-                rows.put_note(parcel.id, None)
-
-        self._write(unit)
+        self._write(lambda rows: transfer.delete_progress(rows, parcels))
 
     def delete_notes(self, prefix: str) -> None:
         self._write(lambda rows: rows.remove_notes(prefix))
@@ -457,7 +443,7 @@ class RowStore(Store, TransferStore):
         self._write(lambda rows: transfer.import_counts(rows, name, counts, fence=fence))
 
     def note(self, partition: int, name: str) -> bytes | None:
-        return self._read_aside(lambda rows: rows.note(name))
+        return self._read(lambda rows: rows.note(name), pending=False)
 
     def swap_note(self, partition: int, name: str, old: bytes | None, new: bytes | None) -> bool:
         return self._write(lambda rows: transfer.swap_note(rows, name, old, new))
@@ -469,28 +455,31 @@ class RowStore(Store, TransferStore):
     ) -> bool:
         at, began = self._now(now), monotonic()
 
-        def unit(rows: Rows) -> bool:
-            waited = 0 if now is not None else int((monotonic() - began) * 1000)  # for a lock, or a connection
-            return documents.keep(rows, collection, document, bounds=bounds, replace=replace, now=at + waited)
+        def waited() -> Millis:  # for a lock, or a connection
+            return 0 if now is not None else int((monotonic() - began) * 1000)
 
-        return self._write_arrivals(unit, weight=1)
+        return self._write(
+            lambda rows: documents.keep(rows, collection, document, bounds=bounds, replace=replace, now=at + waited()),
+            share=ADDING,
+        )
 
     def kept(self, collection: str, key: str, *, now: Millis | None) -> Document | None:
         at = self._now(now)
-        return self._read_aside(lambda rows: documents.kept(rows, collection, key, now=at))
+        return self._read(lambda rows: documents.kept(rows, collection, key, now=at), pending=False)
 
     def documents(
         self, collection: str, *, timeline: str | None = None, before: str | None = None, limit: int, now: Millis | None
     ) -> list[Document]:
         at, most = self._now(now), min(limit, DOCUMENTS_PAGE)
-        return self._read_aside(
-            lambda rows: documents.documents(rows, collection, timeline=timeline, before=before, limit=most, now=at)
+        return self._read(
+            lambda rows: documents.documents(rows, collection, timeline=timeline, before=before, limit=most, now=at),
+            pending=False,
         )
 
     def forget(self, collection: str, key: str, *, body: bytes | None = None) -> bool:
         return self._write(lambda rows: documents.forget(rows, collection, key, body=body))
 
     def forget_timeline(self, timeline: str) -> None:
-        if self._read_aside(lambda rows: rows.documents_of(timeline, limit=1)):
+        if self._read(lambda rows: rows.documents_of(timeline, limit=1), pending=False):
             while self._write(lambda rows: documents.forget_timeline(rows, timeline, limit=DOCUMENTS_PAGE)):
                 pass

@@ -15,12 +15,11 @@ from digestif.core.ledger import COUNTERS, Ledger, Verification, corrected
 from digestif.core.machine import Slot
 from digestif.core.records import State
 from digestif.core.times import Millis
-from digestif.core.transfer import OUTGOING
 from digestif.stores.base import PAGE_TIMELINES
 from digestif.stores.damage import Unreadable
 from digestif.stores.rows import repair
 from digestif.stores.rows.view import LetterRow, Rows, Size, TimelineRow, marks
-from digestif.stores.transfer import ImportProgress
+from digestif.stores.transfer import ImportProgress, damage_of_note
 
 REPAIRED = "repaired"  # a note that counts repairs, so that two at a time do not correct the ledger twice
 
@@ -99,11 +98,15 @@ def _look_at_timelines(rows: Rows, found: RowSurvey, owned: set[int]) -> Iterato
         owned.update(batch for _, slot in sound if slot.state is not State.IDLE for batch in chain(*_batches(slot)))
         sizes = rows.sizes([batch for _, slot in sound for batch in chain(*_batches(slot))])
         for row, slot in sound:
-            if slot.state is State.IDLE and _total(sizes, list(chain(*_batches(slot)))).records:
+            if _is_idle_with_records(slot, sizes):
                 damage = Damage(timeline=row.name, part="slot", problem="it is idle, with records")
                 yield row._replace(damage=damage, raw=msgspec.json.encode(slot))
             else:
                 _look_at_timeline(row, slot, sizes, found)
+
+
+def _is_idle_with_records(slot: Slot, sizes: dict[int, Size]) -> bool:
+    return slot.state is State.IDLE and _total(sizes, list(chain(*_batches(slot)))).records > 0
 
 
 def _batches(slot: Slot) -> tuple[list[int], list[int]]:
@@ -205,22 +208,9 @@ def _look_at_history(rows: Rows, found: RowSurvey) -> None:
 
 def _look_at_notes(rows: Rows, found: RowSurvey) -> None:
     for name, body in rows.notes().items():
-        problem = _look_at_note(name, body)
-        if problem is not None:
-            damage = Damage(timeline=None, part="note", problem=problem)
+        damage = damage_of_note(name, body, decode_progress=msgspec.json.Decoder(ImportProgress).decode)
+        if damage is not None:
             found.flaws.append(RowFlaw(damage, partial(repair.remove_note, name=name)))
-
-
-def _look_at_note(name: str, body: bytes) -> str | None:
-    """Why a note of a move can't be read; None if it can, or is another note."""
-    is_progress = name.startswith(OUTGOING) and not name.endswith("-target") and "-past-" not in name
-    if name != "move" and not is_progress:
-        return None
-    try:
-        msgspec.json.decode(body, type=ImportProgress if is_progress else dict[str, object])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return f"the note {legible(name)!r} can't be read ({error})"
-    return None
 
 
 def _look_at_ledger(found: RowSurvey) -> None:

@@ -27,7 +27,7 @@ from digestif.core.transfer import (
     move_start,
 )
 from digestif.errors import Busy
-from digestif.stores.damage import Loss, Unreadable, unreadable_note
+from digestif.stores.damage import Loss, Unreadable, decoded_note
 from digestif.stores.rows.endings import delete_batch, delete_digest
 from digestif.stores.rows.expiry import expirable
 from digestif.stores.rows.leases import move_to_open
@@ -220,10 +220,12 @@ def import_pages(
 
 def progress_of(rows: Rows, parcel: Parcel) -> ImportProgress:
     noted = rows.note(parcel.id)
-    try:
-        return ImportProgress() if noted is None else _progress(noted)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise unreadable_note(parcel.id, error) from error
+    return ImportProgress() if noted is None else decoded_note(parcel.id, noted, _progress)
+
+
+def delete_progress(rows: Rows, parcels: Sequence[Parcel]) -> None:
+    for parcel in parcels:
+        rows.put_note(parcel.id, None)
 
 
 def _import_page(rows: Rows, page: ImportPage, *, now: Millis) -> ImportProgress | None:
@@ -267,13 +269,12 @@ def _import_pending(rows: Rows, page: ImportPage, *, now: Millis) -> None:
     slot = before if page.done else after_import_of_timeline(before, exported)
     if machine.is_off(slot):
         rows.tally["deleted"] += len(page.records)
-        put(rows, timeline, before, emptied(rows, slot))
-        return
-    if page.records:
-        slot = _with_records(rows, slot, page, now=now)
-    if slot.override is not None and brings_override(before, slot):
-        slot = planned_by(rows, slot, slot.override, now=now)
-    put(rows, timeline, before, slot)
+    else:
+        if page.records:
+            slot = _with_records(rows, slot, page, now=now)
+        if slot.override is not None and brings_override(before, slot):
+            slot = planned_by(rows, slot, slot.override, now=now)
+    _put_arrived(rows, timeline, before, slot)
 
 
 def _with_records(rows: Rows, slot: Slot, page: ImportPage, *, now: Millis) -> Slot:
@@ -315,10 +316,16 @@ def _import_digest(rows: Rows, page: ImportPage, *, whole: bool) -> bool:
     slot = replace(slot, digest=replace(slot.digest, records=slot.digest.records + len(page.records)))
     if whole:
         slot = expirable(rows, after_import_completed(slot))
-    if machine.is_off(slot):  # the choice came with the digest, or was made here before it was whole
-        slot = emptied(rows, slot)
-    put(rows, timeline, before, slot)
+    _put_arrived(rows, timeline, before, slot)
     return True
+
+
+def _put_arrived(rows: Rows, timeline: str, before: Slot, slot: Slot) -> None:
+    """Save a timeline into which an import brought something, empty if it is off.
+
+    The choice of `off` came along, or was made here before the import was whole.
+    """
+    put(rows, timeline, before, emptied(rows, slot) if machine.is_off(slot) else slot)
 
 
 def _import_letter(rows: Rows, page: ImportPage, *, whole: bool) -> None:

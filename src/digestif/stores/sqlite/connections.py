@@ -8,15 +8,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from digestif.errors import ConfigError, DigestifError, Overloaded, StoreError, StoreUnavailable
-from digestif.stores.gate import holding
+from digestif.stores.calls import holding
 from digestif.stores.schema import Schema, too_old
+from digestif.stores.sqlfile import load_statements
 from digestif.stores.sqlite.side_files import NotOurs, beside, refuse_foreign
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
+SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 SCHEMA = Schema(version=10, oldest=10)
 FIRST_WITH_TWO_NUMBERS = 9  # before, `user_version` was the version, and no other could be opened
 APPLICATION = 0x44494745  # "DIGE", in the header of the file
@@ -82,13 +85,15 @@ class Connection(sqlite3.Connection):
 
 
 class Database:
-    """A file, or memory if `path` is None; opens connections to it and creates its tables on first use."""
+    """A namespace in a file, or in memory if `path` is None: opens connections and creates tables on first use."""
 
-    def __init__(self, path: Path | None, *, synchronous: str, timeout: float) -> None:
+    def __init__(self, path: Path | None, namespace: str, *, synchronous: str, timeout: float) -> None:
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise ConfigError(f"store: SQLite {sqlite3.sqlite_version} is too old; 3.37 or newer is needed")
         self.name = ":memory:" if path is None else str(path)
         self.path = path
+        self.number = 0  # of the namespace
+        self._namespace = namespace
         self._synchronous = synchronous
         self._timeout = timeout
         self._was_open = False
@@ -111,19 +116,14 @@ class Database:
         if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise StoreUnavailable(f"{path}: can't be written; check the permissions of file and folder")
 
-    def connect(self, first: Callable[[Connection], None], *, make_room: Callable[[], bool]) -> Connection:
-        """Open the file for writing, create or upgrade its tables, and call `first` with the connection.
+    def connect(self, *, make_room: Callable[[], bool]) -> Connection:
+        """Open the file for writing, create or upgrade its tables, and find the namespace.
 
         Raises ConfigError if this release can't use the file. On a full disk, calls `make_room` until SQLite finds
         space for its index of the log, or until `make_room` returns False.
         """
-
-        def prepare(connection: Connection) -> None:
-            self._prepare(connection)
-            first(connection)
-
         self._create()
-        return self._open(prepare, make_room)
+        return self._open(self._prepare, make_room)
 
     def _create(self) -> None:
         """Create a file that no other user may read. SQLite gives its side files the mode of the file."""
@@ -219,6 +219,15 @@ class Database:
                 found = self._upgrade(connection, self._schema(connection))  # another process may have been quicker
         self._refuse_schema(found)
         self._was_open = True
+        with connection:
+            connection.begin("BEGIN IMMEDIATE")
+            connection.execute(SQL.add_namespace, (self._namespace,))
+            self.find_namespace(connection)
+
+    def find_namespace(self, connection: Connection) -> None:
+        """Read the number of the namespace; 0 if it was never written."""
+        found = None if connection.is_empty else connection.execute(SQL.namespace, (self._namespace,)).fetchone()
+        self.number = 0 if found is None else found[0]
 
     def _refuse_schema(self, found: Schema) -> None:
         if not found.admits(SCHEMA.version):
@@ -291,17 +300,21 @@ class Readers:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
+        self.forget_threads()
+
+    def forget_threads(self) -> None:
+        """Begin with a new lock and no connections: after a fork, the child uses none of those of its parent."""
         self._changing = threading.RLock()
         self._readers: list[_Reader] = []
 
-    def through(self, call: Callable[[Connection], T]) -> T:
+    def through(self, call: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
         """Run the call with a connection that no other thread uses meanwhile. A connection that fails is closed."""
         reader = None
         try:
             reader = holding(self._changing, self._take)
             if reader.connection is None:
                 reader.connection = self._connect()
-            answer = call(reader.connection)
+            answer = call(reader.connection, *args, **options)
         except sqlite3.Error:
             if reader is not None:
                 failed, reader.connection, reader.thread = reader.connection, None, None
@@ -312,7 +325,7 @@ class Readers:
             if reader is not None:
                 reader.thread = None
             raise
-        holding(self._changing, lambda: self._give_back(reader))
+        holding(self._changing, self._give_back, reader)
         return answer
 
     def _take(self) -> _Reader:

@@ -16,7 +16,8 @@ from digestif.stores.rows.bodies import (
     read_letter,
     read_removals,
 )
-from digestif.stores.sqlite.slots import SQL, SqliteSlots, as_bytes, encoded, lenient_text
+from digestif.stores.sqlite.connections import SQL
+from digestif.stores.sqlite.slots import SqliteSlots, as_bytes, encoded, lenient_text
 
 
 class SqliteLetters(SqliteSlots):

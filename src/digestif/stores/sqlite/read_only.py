@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from digestif.errors import StoreUnavailable
 from digestif.stores.rows import Rows
-from digestif.stores.sqlite.connections import Changed, Connection, Readers
-from digestif.stores.sqlite.slots import SQL
+from digestif.stores.sqlite.connections import Changed, Connection
 from digestif.stores.sqlite.store import SQLiteStore
 
 T = TypeVar("T")
@@ -23,17 +22,16 @@ class ReadOnlySQLiteStore(SQLiteStore):
     alone, and what was read is discarded if the file has changed.
     """
 
-    def _renew(self) -> None:
-        super()._renew()
-        self._readers = Readers(self._database.connect_without_traces)
-
     def _open_first(self) -> None:
         self._read(lambda _: None)
 
-    def _submit(self, unit: Callable[[Rows], T], *, weight: int, share: float = 0.0) -> T:
+    def _connect_reader(self) -> Connection:
+        return self._database.connect_without_traces()
+
+    def _write(self, unit: Callable[[Rows], T], *, weight: int = 1, share: float = 0.0) -> T:
         raise StoreUnavailable(f"{self._database.name}: is open for reading only")
 
-    def _read(self, unit: Callable[[Rows], T]) -> T:
+    def _read(self, unit: Callable[[Rows], T], *, pending: bool = True) -> T:
         return self._read_beside_writers(unit)
 
     def _read_one_state(self, unit: Callable[[Rows], T]) -> T:
@@ -52,14 +50,11 @@ class ReadOnlySQLiteStore(SQLiteStore):
     def _read_known(self, reader: Connection, unit: Callable[[Rows], T]) -> T:
         """Read the namespace; one that was never written reads as that of an empty store."""
         self._database.refuse_changed(reader.still)
-        self._number = self._number or self._find_number(reader)
-        answer = super()._read_with(reader, unit) if self._number else self._read_nothing(unit)
+        if not self._database.number:
+            self._database.find_namespace(reader)
+        answer = super()._read_with(reader, unit) if self._database.number else self._read_nothing(unit)
         self._database.refuse_changed(reader.still)
         return answer
-
-    def _find_number(self, reader: Connection) -> int:
-        found = None if reader.is_empty else reader.execute(SQL.namespace, (self.namespace,)).fetchone()
-        return 0 if found is None else int(found[0])
 
     def _read_nothing(self, unit: Callable[[Rows], T]) -> T:
         empty = SQLiteStore(None, namespace=self.namespace)

@@ -10,7 +10,8 @@ from digestif.core.machine import USUAL_PAYLOAD
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS
 from digestif.stores.rows import NEVER, UNBOUNDED, Size, within
-from digestif.stores.sqlite.slots import SQL, SqliteSlots, as_bytes, encoded, refuse_all_but_texts
+from digestif.stores.sqlite.connections import SQL
+from digestif.stores.sqlite.slots import SqliteSlots, as_bytes, encoded, refuse_all_but_texts
 from digestif.stores.transfer import ExportedRecord
 
 

@@ -7,10 +7,9 @@ from digestif.core.damage import Damage
 from digestif.core.ledger import COUNTERS, TALLIED, Ledger
 from digestif.core.times import Millis
 from digestif.stores.base import PAGE_RECORDS
-from digestif.stores.sqlite.connections import Connection
+from digestif.stores.sqlite.connections import SQL, Connection
 from digestif.stores.sqlite.letters import SqliteLetters
 from digestif.stores.sqlite.records import SqliteRecords
-from digestif.stores.sqlite.slots import SQL
 
 _OF_ADDS = {"accepted", "pending"}  # the counters that change with a new record
 

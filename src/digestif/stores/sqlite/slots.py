@@ -18,12 +18,9 @@ from digestif.stores.damage import Unreadable
 from digestif.stores.reader import beyond
 from digestif.stores.rows import NEVER, Found, Marks, TimelineRow, Waiting, marks
 from digestif.stores.rows.bodies import read_slot, timeline_row
-from digestif.stores.sqlfile import load_statements
-from digestif.stores.sqlite.connections import Connection
+from digestif.stores.sqlite.connections import SQL, Connection
 
 T = TypeVar("T")
-
-SQL = load_statements("digestif.stores.sqlite", "statements.sql")
 
 SLOT_LENGTH = 320  # without an override
 OVERRIDE_LENGTH = 250  # without its text and its openings

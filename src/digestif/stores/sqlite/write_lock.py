@@ -1,7 +1,7 @@
-"""A lock on a side file: processes that write to one database take turns by it.
+"""A lock on a side file, by which processes that write to one database take turns.
 
-While SQLite waits for a lock it sleeps, longer each time, so a busy process can keep the others out for seconds;
-`flock` wakes a waiting process as soon as the lock is free.
+SQLite waits for a lock by sleeping, longer each time, so that a busy process can keep others out for seconds. `flock`
+wakes a waiting process as soon as the lock is free.
 """
 
 import os
@@ -12,24 +12,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from digestif.errors import StoreUnavailable
-from digestif.stores.gate import holding
+from digestif.stores.calls import holding
 from digestif.stores.sqlite.side_files import beside, open_side_file
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: SQLite's own locking has to do
+except ImportError:  # not a POSIX system: only SQLite's own locking is left
     fcntl = None  # type: ignore[assignment]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-_REPLACEMENTS = 100  # of the side file by other processes, before a call gives up
+_REPLACEMENTS = 100  # of the side file by other processes, after which a call gives up
 
 
 class _Access(NamedTuple):
-    """The owner, group and mode of the side file."""
+    """The owner, group and mode that the side file should have."""
 
     owner: int
     group: int
@@ -37,36 +38,38 @@ class _Access(NamedTuple):
 
 
 class WriteLock:
-    """The lock beside a database file. One thread at a time may use it."""
+    """The lock beside a database file. Only one thread at a time may use it. A database in memory needs none."""
 
-    def __init__(self, path: Path, *, timeout: float) -> None:
-        self._database = path
-        self._path = beside(path, "-lock")
+    def __init__(self, database: Path | None, *, timeout: float) -> None:
+        self._is_needed = database is not None and fcntl is not None
+        self._database = database or Path()
+        self._path = beside(self._database, "-lock")
         self._timeout = timeout
         self._name = str(self._path)
         self._file: int | None = None
         self._identity = (0, 0)  # device and inode of the open side file
         self._helper: _Helper | None = None
-        self._wait: _Wait | None = None  # under way, or given up
+        self._wait: _Wait | None = None  # the wait that is under way, or was given up
         self._is_stale = False
 
     def exists(self) -> bool:
-        return os.path.lexists(self._path)
+        return self._is_needed and os.path.lexists(self._path)
 
     def remove(self) -> None:
-        """Remove the side file, after its database turned out to be none of ours."""
+        """Remove the side file, because the database beside it is not Digestif's."""
         self.close()
-        with suppress(OSError):  # a file system that may only be read refuses even if there is no such file
-            self._path.unlink(missing_ok=True)
+        if self._is_needed:
+            with suppress(OSError):  # a read-only file system refuses even if there is no such file
+                self._path.unlink(missing_ok=True)
 
-    def through(self, call: Callable[[], T]) -> T:
-        """Run the call while no other process does. StoreUnavailable if the lock is not free in time."""
-        if fcntl is None:
-            return call()
+    def run_locked(self, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Run the call while this process holds the lock. Raises StoreUnavailable if the lock is not free in time."""
+        if not self._is_needed:
+            return call(*args, **options)
         try:
             self._take()
-            return call()
-        finally:  # whatever interrupts: one call of C, see gate.py
+            return call(*args, **options)
+        finally:  # also after an interrupt: one call of C, see calls.py
             if self._file is not None:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
@@ -81,11 +84,11 @@ class WriteLock:
             if self._is_in_place():
                 return
             self.close()
-        raise self._restless()
+        raise self._keeps_changing()
 
     def _take_open_file(self) -> None:
         if self._file is None:
-            self._file = self._opened()
+            self._file = self._open()
             found = os.fstat(self._file)
             self._identity = found.st_dev, found.st_ino
         try:
@@ -93,43 +96,50 @@ class WriteLock:
         except BlockingIOError:
             wait = _Wait(self._file)
             self._wait, self._file = wait, None  # the helper owns the file until it holds the lock
-            holding(wait.present, lambda: self._wait_for_helper(wait))
+            holding(wait.attended, self._wait_for_helper, wait)
 
     def _is_in_place(self) -> bool:
+        """Return True if the open side file is the one at the path."""
         try:
             found = os.stat(self._name)  # noqa: PTH116 -- at every commit, and faster than Path.stat
         except FileNotFoundError:
             return False
         return (found.st_dev, found.st_ino) == self._identity
 
-    def _restless(self) -> StoreUnavailable:
+    def _keeps_changing(self) -> StoreUnavailable:
         return StoreUnavailable(f"{self._path}: another program keeps replacing it; nothing was changed")
 
-    def _opened(self) -> int:
-        """Open the side file, or make it."""
+    def _open(self) -> int:
+        """Open the side file, and make it if there is none."""
         for _ in range(_REPLACEMENTS):
             with suppress(FileNotFoundError):
                 file = open_side_file(self._path)
                 try:
-                    if self._is_right(os.fstat(file)) or not self._removed(file):
+                    if self._is_right(os.fstat(file)) or not self._remove_wrong(file):
                         return file
                 except BaseException:
                     os.close(file)
                     raise
                 os.close(file)
             with suppress(FileExistsError):
-                return self._made()
-        raise self._restless()
+                return self._make()
+        raise self._keeps_changing()
 
     def _is_right(self, found: os.stat_result) -> bool:
-        """True if the users who may open the side file are those who may write the database, or can't be changed."""
-        wanted, me = self._wanted(), os.geteuid()
+        """Return True if the users who may open the side file are those who may write the database.
+
+        Also return True if this process may not change that.
+        """
+        wanted, me = self._wanted_access(), os.geteuid()
         if wanted is None or me not in (0, found.st_uid):
             return True
         return stat.S_IMODE(found.st_mode) == wanted.mode and (me != 0 or found.st_uid == wanted.owner)
 
-    def _removed(self, file: int) -> bool:
-        """Remove a side file that the wrong users may open: only a new file is changed. False while it is in use."""
+    def _remove_wrong(self, file: int) -> bool:
+        """Remove a side file that the wrong users may open, since only a new one can get the right mode.
+
+        Return False if the file is in use.
+        """
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._path.unlink(missing_ok=True)
@@ -137,17 +147,17 @@ class WriteLock:
             return False
         return True
 
-    def _made(self) -> int:
-        """Make the side file. Others than those who may write the database could hold the lock for ever."""
+    def _make(self) -> int:
+        """Make the side file for users who may write the database: any other could hold the lock for ever."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
-        wanted = self._wanted()
+        wanted = self._wanted_access()
         if wanted is not None:
             with suppress(OSError):  # the group is not one of this user's
                 os.fchmod(file, wanted.mode)
                 os.fchown(file, wanted.owner if os.geteuid() == 0 else -1, wanted.group)
         return file
 
-    def _wanted(self) -> "_Access | None":
+    def _wanted_access(self) -> "_Access | None":
         """Return who may open the side file; None if there is no database yet."""
         try:
             database = self._database.stat()
@@ -162,27 +172,27 @@ class WriteLock:
         if self._helper is None:
             self._helper = _Helper()
         self._helper.serve(wait)
-        if not wait.had.acquire(timeout=self._timeout):
+        if not wait.acquired.acquire(timeout=self._timeout):
             raise StoreUnavailable(
                 f"{self._path}: another process has been writing for {self._timeout:g} s; is it stopped?"
             )
         wait.is_taken, self._file, self._wait = True, wait.file, None
 
     def _leave_wait(self) -> None:
-        """Leave a wait that was given up to its helper, which gives the lock back when it gets it."""
+        """Abandon a wait that was given up. Its helper releases the lock once it gets it."""
         if self._wait is None:
             return
         if self._helper is None:
             self._helper = _Helper()
-        self._helper.serve(self._wait)  # again, if an interrupt came before that
+        self._helper.serve(self._wait)  # perhaps again: an interrupt may have come before the first time
         self._helper = self._wait = None
 
     def renew(self) -> None:
-        """Open the side file anew at the next call: the open one may have been removed."""
+        """Open the side file again at the next call: the open one may have been removed."""
         self._is_stale = True
 
     def close(self) -> None:
-        """Close the side file; it is opened again when needed. Not while the lock is held."""
+        """Close the side file until it is needed again. The lock must not be held."""
         self._leave_wait()
         helper, self._helper = self._helper, None
         if helper is not None:
@@ -193,18 +203,18 @@ class WriteLock:
 
 
 class _Wait:
-    """One wait for the lock, which its thread may give up."""
+    """A wait for the lock, which its thread may give up."""
 
     def __init__(self, file: int) -> None:
         self.file = file
-        self.present = threading.RLock()  # its thread holds it while it waits
-        self.had = threading.Lock()  # released when the helper has the lock
-        self.had.acquire()
-        self.is_taken = False  # its thread took the lock over, and gives it back
+        self.attended = threading.RLock()  # held by the waiting thread until it gives up, or has the lock
+        self.acquired = threading.Lock()  # released once the helper has the lock
+        self.acquired.acquire()
+        self.is_taken = False  # the waiting thread took the lock over, and will release it
 
 
 class _Helper:
-    """A thread that blocks in `flock` for others, because `flock` has no timeout."""
+    """A thread that blocks in `flock` on behalf of other threads, because `flock` has no timeout."""
 
     def __init__(self) -> None:
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
@@ -225,10 +235,12 @@ class _Helper:
                 return
 
     def _hand_over(self, wait: _Wait) -> bool:
-        """Wait for the lock; give it back if the waiting thread has gone. False ends the helper."""
+        """Wait for the lock; release it if the waiting thread has given up. Return False to end the helper."""
         fcntl.flock(wait.file, fcntl.LOCK_EX)
-        wait.had.release()
-        return holding(wait.present, lambda: wait.is_taken) or self._give_back(wait)
+        wait.acquired.release()
+        with wait.attended:  # no signal handler runs in this thread
+            is_taken = wait.is_taken
+        return is_taken or self._give_back(wait)
 
     def _give_back(self, wait: _Wait) -> bool:
         fcntl.flock(wait.file, fcntl.LOCK_UN)  # a fork may have copied the file: closing alone would not do

@@ -9,8 +9,11 @@ from itertools import chain, count
 import pytest
 
 from digestif import Digest, Digests, InvalidState, Policy, Record, Retry, Worker
-from digestif.attempts import Room
+from digestif.attempts.delivery import Delivery
 from digestif.attempts.failures import COLLECTION
+from digestif.attempts.maintenance import maintain
+from digestif.attempts.room import Room
+from digestif.attempts.steps import run
 from digestif.core import policy_text
 from digestif.core.machine import Slot
 from digestif.stores.base import PAGE_RECORDS, Store
@@ -522,15 +525,16 @@ class Scene:
 
 def step(digests: Digests, *, now: float, is_killed: bool = False) -> None:
     """A worker's round, one store call after the other; it may be killed after everything was sent."""
-    attempts = digests.attempts(now)
-    attempts.maintain()
-    page = attempts.claim(10, room=Room())
+    pipeline = digests.engine.pipeline(now)
+    maintain(pipeline)
+    page = run(pipeline.claim(10, room=Room()))
     if not page.claimed:
-        page = attempts.claim_suspects(1, alone=True, room=Room())
+        page = run(pipeline.claim_suspects(1, alone=True, room=Room()))
     judged = page.judged
-    for attempt in page.attempts:
-        assert attempt.handler is not None
-        attempt.handler.call([attempt])
-        judged.append((attempt, attempts.judge(attempt, None)))
+    for delivery in map(Delivery, page.loaded):
+        handler = delivery.loaded.claimed.handler
+        assert handler is not None
+        handler.call([delivery])
+        judged.append(pipeline.judge(delivery, None))
     if not is_killed:
-        attempts.end(judged)
+        run(pipeline.end(judged))

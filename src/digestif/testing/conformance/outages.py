@@ -24,7 +24,9 @@ from digestif import (
     Unavailable,
     Worker,
 )
-from digestif.attempts import Room
+from digestif.attempts.delivery import Delivery
+from digestif.attempts.room import Room
+from digestif.attempts.steps import run
 from digestif.core.verdicts import DELIVERED
 from digestif.stores.base import Store
 from digestif.testing.conformance.actions import T, deliver, keys, scheduled
@@ -847,8 +849,8 @@ class Outages(Suite):
             digests.add("mail:bob", 1)
             work(digests, receiver, now=T)
             digests.add("slow:eve", 1)
-            delivering = digests.attempts()
-            [attempt] = delivering.claim(1, room=Room()).attempts
+            pipeline = digests.engine.pipeline()
+            [loaded] = run(pipeline.claim(1, room=Room())).loaded
             receiver.fail(DOWN, "mail:ada")
             for timeline in ("mail:ada", "mail:new"):  # the second one is answered
                 digests.add(timeline, 1)
@@ -856,7 +858,7 @@ class Outages(Suite):
             receiver.is_back()
 
             clock[0] = back = T - 86_400
-            delivering.end([(attempt, delivering.judge(attempt, failure))])
+            run(pipeline.end([pipeline.judge(Delivery(loaded), failure)]))
             work_until(digests, receiver, back, back + 120)
 
         assert "mail:ada" in [message.timeline for message in receiver.messages]
@@ -887,13 +889,13 @@ class Outages(Suite):
         """Fact 82. A delivery that was under way when the clock was set back opens the channel."""
         digests.handler("mail:*", channel="mail")(receiver)
         digests.add("mail:new", 1, now=T)
-        delivering = digests.attempts(T)
-        [attempt] = delivering.claim(1, room=Room()).attempts
+        pipeline = digests.engine.pipeline(T)
+        [loaded] = run(pipeline.claim(1, room=Room())).loaded
         receiver.fail(DOWN)
         digests.add("mail:ada", 1, now=T + 1)
         work(digests, receiver, now=T + 1)
 
-        delivering.end([(attempt, DELIVERED)])  # at T
+        run(pipeline.end([Delivery(loaded).judged(DELIVERED)]))  # at T
 
         [outage] = digests.outages(now=T)
         assert outage.next_probe is None
@@ -972,14 +974,14 @@ def back(digests: Digests, receiver: Receiver, at: float) -> float:
 def killed_probe(digests: Digests, at: float) -> tuple[str, float]:
     """Begin a probe in a worker that is killed then: the timeline, and when its lease has lapsed."""
     while True:
-        begun = digests.attempts(at)
-        page = begun.claim(10, room=Room())
-        if page.attempts:
+        pipeline = digests.engine.pipeline(at)
+        page = run(pipeline.claim(10, room=Room()))
+        if page.loaded:
             break
         at += 1
-    [attempt] = page.attempts
-    begun.abandon(attempt, DELIVERED, StoreError("killed"))
-    return attempt.timeline, at + begun.lease / 1000
+    [loaded] = page.loaded
+    pipeline.reports.abandoned(Delivery(loaded).judged(DELIVERED), StoreError("killed"))
+    return loaded.digest.timeline, at + pipeline.leases.duration / 1000
 
 
 def add_to_all(digests: Digests, key: str, *, now: float) -> None:

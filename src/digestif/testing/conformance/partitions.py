@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from digestif import Digests, Event, PartitionFailed, Policy, StoreUnavailable
-from digestif.attempts import Handlers
 from digestif.attempts.admission import Admissions
 from digestif.attempts.claims import Claims
+from digestif.attempts.handlers import Handlers
 from digestif.attempts.outages import Outages
 from digestif.events import Events
 from digestif.intake.policies import Policies

@@ -1,7 +1,7 @@
 """Samples: the counters every ten seconds, kept in the store for a day."""
 
 from digestif import Digests
-from digestif.attempts.sampling import Sampler
+from digestif.notes.samples import Sampler
 from digestif.stores.base import Store
 from digestif.testing.conformance.actions import T, deliver
 from digestif.testing.conformance.base import Suite, in_sync_mode_only

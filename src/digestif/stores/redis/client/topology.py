@@ -196,8 +196,7 @@ class Cluster(Topology):
 
         Nodes that did not answer lately come after the others.
         """
-        known = list(self._known.values())
-        mixed = [known[position] for position in shuffled(len(known))]
+        mixed = shuffled(self._known.values())
         seeds = [self._node(address) for address in self._members.seeds]
         given = [node for node in (first, *mixed, *seeds) if node is not None and node is not last]
         nodes = dict.fromkeys(sorted(given, key=lambda node: node.recent_failure(seconds=FAILED_SECONDS) is not None))

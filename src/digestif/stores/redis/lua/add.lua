@@ -167,12 +167,21 @@ local function the_long_way(clock, now, moving, loaded, nameless, ordered)
     return is_read and slot and next_delivery(slot) or nil
   end
 
-  return { add = add, due_of = due_of, save = save_timeline, answered = answered, finish = finish, count = count }
+  local function finish_call(superseded)
+    for _, timeline in pairs(loaded) do
+      save_timeline(timeline)
+    end
+    count('superseded', superseded)
+    finish()
+  end
+
+  return { add = add, due_of = due_of, answered = answered, finish = finish_call }
 end
 
 local fully
--- A new caller, a call that was made before, or one that came too early.
-if not last or last >= number or (follows and last < number - 1) then
+local is_repeated = last and last >= number
+local is_early = follows and last and last < number - 1
+if not last or is_repeated or is_early then
   fully = the_long_way(clock, now, moving, loaded, nameless, ordered)
   local earlier_answer = fully.answered(noted, follows)
   if earlier_answer then
@@ -181,8 +190,8 @@ if not last or last >= number or (follows and last < number - 1) then
 end
 
 local superseded = 0
-local flags = {} -- by record, where it is not '0'
-local drops = {} -- of records that made others be dropped: their numbers, and how many
+local flags -- by record, where it is not '0'; nil if all are
+local drops = '' -- of records that made others be dropped: their numbers, and how many, packed
 local keys, arguments, read, write, byte = KEYS, ARGV, struct.unpack, struct.pack, string.byte -- globals are slow
 local known, capacity, expires, form, expiry -- of the record before; the last one packed
 local looked_at, slot, kind, is_own, size -- of its timeline, if it joined that
@@ -203,7 +212,8 @@ while record <= many do
   local joins, together = false, 1 -- records that are put in by one command
 
   -- The short way, and the usual one: the timeline will be delivered anyway, and one record more changes nothing else.
-  if within ~= within and not loaded[timeline] then
+  local is_ordinary = within ~= within and not loaded[timeline]
+  if is_ordinary then
     local hash = keys[HASHES + timeline]
     if timeline ~= looked_at then
       looked_at, slot = timeline, try('HGET', hash, '') -- an error, which is a table, if the key is no hash
@@ -216,40 +226,41 @@ while record <= many do
       end
     end
     if size then
-      if policy ~= known or is_own then
-        local ttl
-        known, capacity, ttl = policy, read('>dd', arguments[4], policy * TERMS - 15)
-        if is_own then
-          known, capacity, ttl = nil, read('>dd', slot, 9)
-        end
+      local is_known = policy == known and not is_own
+      if not is_known then
+        local limits, ttl = is_own and slot or arguments[4], nil
+        capacity, ttl = read('>dd', limits, limits == slot and 9 or policy * TERMS - 15)
+        known = not is_own and policy
         expires = ttl == ttl and now + ttl or NEVER
         form = FORM + (nameless and NAMELESS or 0) + (expires < NEVER and EXPIRES or 0)
         expiry = expires < NEVER and write('>i7', expires) or ''
       end
-      joins = size < capacity and expires >= read('>i7', slot, 2)
+      local fits = size < capacity and expires >= read('>i7', slot, 2)
       if kind == JOINS or kind == OWN then
-        joins = joins and size < SMALL and #rest <= LIGHT
-      elseif joins and timeline <= ordered and #rest <= USUAL_PAYLOAD and call('HEXISTS', hash, key) == 0 then
-        local ages = ORDERS + 2 * timeline
-        local noted_age = try('ZADD', keys[ages], read('>d', rest), write('>I8', arrival + 1) .. key)
-        local noted_expiry = expires < NEVER and try('ZADD', keys[ages + 1], expires + SHIFT, 'x' .. key)
-        joins = type(noted_age) ~= 'table' and type(noted_expiry) ~= 'table'
-      else
-        joins = false
+        local stays_small = fits and size < SMALL and #rest <= LIGHT
+        joins = stays_small
+      elseif fits and timeline <= ordered then
+        local is_usual = #rest <= USUAL_PAYLOAD
+        local is_new = is_usual and call('HEXISTS', hash, key) == 0
+        if is_new then
+          local ages = ORDERS + 2 * timeline
+          local noted_age = try('ZADD', keys[ages], read('>d', rest), write('>I8', arrival + 1) .. key)
+          local noted_expiry = expires < NEVER and try('ZADD', keys[ages + 1], expires + SHIFT, 'x' .. key)
+          joins = type(noted_age) ~= 'table' and type(noted_expiry) ~= 'table'
+        end
       end
       if joins then
         arrival = arrival + 1
         local value, fresh = write('>BI5', form, arrival) .. expiry .. rest, nil
         -- The next records of the same timeline go along, as long as each of them would join in this way.
         if may_go_together and byte(whereabouts, record + 1) == SAME and (kind == JOINS or kind == OWN) then
-          local parts = { key, value }
-          while
-            byte(whereabouts, record + together) == SAME
-            and size + together < capacity
-            and size + together < SMALL
-            and #arguments[5 + (record + together) * 2] <= LIGHT
-          do
+          local parts, room = { key, value }, math.min(capacity, SMALL) - size
+          while together < room and byte(whereabouts, record + together) == SAME do
             local place = 4 + (record + together) * 2
+            local goes_along = #arguments[place + 1] <= LIGHT
+            if not goes_along then
+              break
+            end
             arrival, together = arrival + 1, together + 1
             parts[together * 2 - 1] = arguments[place]
             parts[together * 2] = write('>BI5', form, arrival) .. expiry .. arguments[place + 1]
@@ -275,33 +286,31 @@ while record <= many do
       arrival, pending = arrival + 1, pending + more
     end
     if flag ~= '0' then
+      flags = flags or {}
       flags[record] = flag
     end
     if dues then
       dues[record] = write('>d', due or 0 / 0)
     end
     if dropped and dropped > 0 then
-      drops[#drops + 1] = write('>HH', record - 1, dropped)
+      drops = drops .. write('>HH', record - 1, dropped)
     end
   end
-  record = record + together
+  local next_record = record + together
+  record = next_record
 end
 
 local reply = string.rep('0', many)
-if next(flags) then
+if flags then
   for record = 1, #reply do
     flags[record] = flags[record] or '0'
   end
   reply = table.concat(flags)
 end
-reply = reply .. (dues and table.concat(dues) or '') .. table.concat(drops)
+reply = reply .. (dues and table.concat(dues) or '') .. drops
 if fully or superseded > 0 then
   fully = fully or the_long_way(clock, now, moving, loaded, nameless, ordered)
-  for _, timeline in pairs(loaded) do
-    fully.save(timeline)
-  end
-  fully.count('superseded', superseded)
-  fully.finish()
+  fully.finish(superseded)
 end
 local kept = ''
 if follows then

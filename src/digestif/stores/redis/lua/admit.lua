@@ -27,7 +27,8 @@ local function admit(timeline, later, group)
   end
 end
 
-for number, admission in ipairs(moving and {} or request.admissions) do
+local admissions = moving and {} or request.admissions
+for number, admission in ipairs(admissions) do
   local timeline = with_sound_batches(timeline_number(number))
   if timeline.state == 'damaged' then
     put_in_place(timeline)

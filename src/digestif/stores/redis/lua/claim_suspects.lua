@@ -13,11 +13,18 @@ end
 
 local request = cmsgpack.unpack(ARGV[4])
 local size, passed_over, joined = request.size, 0, 0
+
+-- Let the first suspect decide how large the group is, unless one of another call did.
+local function decide_size(suspect)
+  if not request.is_decided then
+    size, request.is_decided = group_size(suspect, size), true
+  end
+end
+
 for number = 1, moving and 0 or request.count do
   local timeline = candidate(number, is_wanted, LEASES)
   if timeline then
-    size = request.is_decided and size or group_size(timeline.slot, size)
-    request.is_decided = true
+    decide_size(timeline.slot)
     if joined < size and may_join(timeline.slot, size) then
       joined = joined + 1
       claim(timeline, request, request.alone and size or 0)

@@ -13,8 +13,12 @@ end
 local limit = tonumber(ARGV[4])
 local candidates = {}
 
+local function earliest(order, last, many)
+  return call('ZRANGEBYSCORE', order, '-inf', last, 'WITHSCORES', 'LIMIT', 0, many)
+end
+
 local function collect(order, last)
-  local found = call('ZRANGEBYSCORE', order, '-inf', last, 'WITHSCORES', 'LIMIT', 0, limit)
+  local found = earliest(order, last, limit)
   for place = 1, #found, 2 do
     table.insert(candidates, { tonumber(found[place + 1]), found[place] })
   end
@@ -29,7 +33,7 @@ table.sort(candidates, function(one, other)
   return one[2] < other[2]
 end)
 
-local suspect = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 1)
+local suspect = earliest(LEASES, now, 1)
 local reply = { suspect[2] or false }
 for place = 1, math.min(limit, #candidates) do
   reply[place + 1] = candidates[place][2]

@@ -14,7 +14,8 @@ if damage_of(timeline) then
   return damage_of(timeline)
 end
 local slot = timeline.slot
-if request.token and not is_held(slot, request.token, now) then
+local is_stale = request.token and not is_held(slot, request.token, now)
+if is_stale then
   return answer('0')
 end
 

@@ -9,8 +9,9 @@
 local request = cmsgpack.unpack(ARGV[4])
 local removed = 0
 for _, key in ipairs(request.keys) do
-  local stored = call('HGET', DOCUMENTS, key)
-  if stored and key ~= '' and not (request.compares and body_of(stored) ~= ARGV[5]) then
+  local stored = key ~= '' and call('HGET', DOCUMENTS, key)
+  local is_meant = stored and (not request.compares or body_of(stored) == ARGV[5])
+  if is_meant then
     remove_document(key, stored, request.collection)
     removed = removed + 1
   end

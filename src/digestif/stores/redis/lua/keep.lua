@@ -8,15 +8,20 @@
 -- include: documents.lua
 
 local EVICTED = 1000
+local RINGS = { '-inf', NAMED } -- where documents begin in the order: those of the ring without a name, and the others
 local request, body = cmsgpack.unpack(ARGV[4]), ARGV[5]
 local collection, key, timeline, ring = request.collection, request.key, request.timeline, request.ring or ''
 local found = call('HGET', DOCUMENTS, key)
 local is_there = found and struct.unpack('>d', found) > now
-if request.compares then
-  if not is_there or body_of(found) ~= ARGV[6] then
-    return answer('0')
+
+local function may_be_kept()
+  if request.compares then
+    return is_there and body_of(found) == ARGV[6]
   end
-elseif is_there and not request.replace then
+  return request.replace or not is_there
+end
+
+if not may_be_kept() then
   return answer('0')
 end
 if found then
@@ -51,7 +56,7 @@ end
 
 -- The oldest of all named rings or of the other one, if it is too old.
 local function oldest_expired()
-  for _, first_number in ipairs({ '-inf', NAMED }) do
+  for _, first_number in ipairs(RINGS) do
     local oldest = call('ZRANGEBYSCORE', ORDER, first_number, '+inf', 'LIMIT', 0, 1)[1]
     local stored = oldest and call('HGET', DOCUMENTS, oldest)
     if stored and struct.unpack('>d', stored) <= now then

@@ -43,7 +43,8 @@ local function merge(timeline, limit)
     bytes = bytes + string.len(record)
     local known = call('HGET', target.records, keys[moved])
     superseded = superseded + (known and 1 or 0)
-    if not known or arrival_of(known) < arrival_of(record) then
+    local is_latest = not known or arrival_of(known) < arrival_of(record)
+    if is_latest then
       put(target, keys[moved], record, true, digest.records)
     end
   end

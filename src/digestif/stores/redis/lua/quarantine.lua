@@ -17,8 +17,9 @@ local batch, gone = digest_of(timeline), 0
 for number, quarantined in ipairs(request.records) do
   local key, id, reason = unpack(quarantined)
   local record = pull(batch, key)
-  if not record and remove_from_orders(batch, key, '') then
-    record = '' -- its value is gone, and only the order had it
+  local is_without_value = not record and remove_from_orders(batch, key, '') -- only the order had it
+  if is_without_value then
+    record = ''
   end
   if record then
     local letter = letter_of(digest, id, 1, 0, reason)

@@ -62,7 +62,8 @@ for number, fate in ipairs({ 'pending', 'open', 'open' }) do
     count('dead', size)
   end
 end
-if request.keeps then
+local keeps_choices = request.keeps -- what people chose: its pause and its policy
+if keeps_choices then
   timeline.slot, timeline.pending = after_retirement(timeline.slot), 0
   save_timeline(timeline)
 else

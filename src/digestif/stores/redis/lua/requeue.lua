@@ -38,7 +38,8 @@ end
 local superseded = 0
 local function move_record(key, record)
   local known = call('HGET', batch.records, key)
-  if not known or arrival_of(known) < arrival_of(record) then
+  local is_latest = not known or arrival_of(known) < arrival_of(record)
+  if is_latest then
     put(batch, key, renewed(record), slot.deadline, timeline.pending)
   end
   superseded = superseded + (known and 1 or 0)
@@ -59,7 +60,6 @@ for _, key in ipairs(oldest_keys(source, request.limit)) do
   end
 end
 
--- What is left gets another revision: under the old one other records may have gone out.
 local dropped_before = letter.dropped
 local more = call('HLEN', KEYS[place]) > 1 or (source.large and call('ZCARD', source.ages) > 0)
 local lost = more and 0 or math.max(0, letter.records - moved)
@@ -67,7 +67,8 @@ count('dead', -lost)
 count('lost', lost)
 if more then
   letter.records = math.max(1, letter.records - moved)
-  letter.dropped, letter.revision = 0, letter.revision + 1
+  local revision = letter.revision + 1 -- under the old one other records may have gone out
+  letter.dropped, letter.revision = 0, revision
   call('HSET', KEYS[place], '', cmsgpack.pack(letter))
 else
   delete_letter(timeline, letter, place)

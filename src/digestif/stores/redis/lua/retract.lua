@@ -10,12 +10,14 @@ local timeline = with_sound_batches(timeline_number(1))
 if damage_of(timeline) then
   return damage_of(timeline)
 end
-if ARGV[4] == '' or not pull(pending_of(timeline), ARGV[4]) then
+local key = ARGV[4]
+local record = key ~= '' and pull(pending_of(timeline), key)
+if not record then
   return answer('0')
 end
 count('pending', -1)
 count('deleted', 1)
-note_retracted(timeline.name, ARGV[4], cmsgpack.unpack(ARGV[5]))
+note_retracted(timeline.name, key, cmsgpack.unpack(ARGV[5]))
 subtract_pending(timeline, 1)
 save_timeline(timeline)
 return answer('1')

@@ -27,7 +27,8 @@ local function take(timeline, token, capacity, after, max_bytes)
   local batch = digest_of(timeline)
   local held = call('HLEN', batch.records)
   local found = batch.large and call('ZCARD', batch.ages) or held
-  if found < held or found ~= digest.records then
+  local is_whole = found >= held and found == digest.records
+  if not is_whole then
     return { digest.revision, digest.dropped, 0, 1 }
   end
   if allowed == 0 then

@@ -477,12 +477,17 @@ local function last_opening(openings, now, before)
   return found
 end
 
+-- A time that is later than now, because the clock was set back, counts as now.
+local function not_after(time, now)
+  return time and math.min(time, now)
+end
+
 -- Another policy holds from now on: place a waiting timeline as if it had held before.
 local function after_plan(slot, now, terms, cool_down, pending)
   if slot.state ~= 'waiting' or slot.digest or slot.passes then
     return
   end
-  slot.last, slot.first = slot.last and math.min(slot.last, now), slot.first and math.min(slot.first, now)
+  slot.last, slot.first = not_after(slot.last, now), not_after(slot.first, now)
   local at, rule = due_by_delays(slot), slot.rule
   if slot.last then
     at, rule = slot.last + cool_down, 'cool_down'

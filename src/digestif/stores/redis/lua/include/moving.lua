@@ -1,4 +1,5 @@
 -- Refuse a call that would start a delivery while the store is being moved into another. The guard has read `moving`.
-if moving then
-  return redis.error_reply('DIGESTIF_MOVING')
+local refusal = moving and redis.error_reply('DIGESTIF_MOVING')
+if refusal then
+  return refusal
 end

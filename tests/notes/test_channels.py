@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from digestif import Digest, Digests, Unavailable, Worker
-from digestif.attempts.channel_notes import ChannelNotes
 from digestif.core.outages import MOST_CHANNELS, Outage, Phase
+from digestif.events.base import Events
+from digestif.notes.channels import ChannelNotes
 from digestif.stores.memory import MemoryStore
 
 T = 1_700_000_000.0
@@ -83,7 +84,7 @@ def test_an_older_process_understands_every_note(store: MemoryStore) -> None:
 
 
 def test_a_full_note_forgets_the_oldest_suspicion_that_was_refuted(store: MemoryStore) -> None:
-    notes = ChannelNotes(store)
+    notes = ChannelNotes(store, events=Events(), goes_through=lambda *_: False, on_down=lambda _: None)
     refuted = Outage(Phase.SUSPECTED, NOW - 10, "503", answered=NOW)
     met = Outage(Phase.SUSPECTED, NOW - 100, "503", met=("ada",), met_since=NOW - 100)
     noted = {"met": met, "later": refuted, "first": replace(refuted, since=NOW - 20)}
@@ -91,7 +92,7 @@ def test_a_full_note_forgets_the_oldest_suspicion_that_was_refuted(store: Memory
     assert store.swap_note(0, "channels", None, msgspec.json.encode(noted))
 
     for name in ("new", "newer", "newest"):
-        notes.change(name, lambda _: Outage(Phase.CLOSED, NOW, "503", probe_at=NOW), now=NOW)
+        notes.put(name, lambda _: Outage(Phase.CLOSED, NOW, "503", probe_at=NOW), now=NOW)
 
     assert len(notes.read()) == MOST_CHANNELS
     assert noted.keys() - notes.read().keys() == {"first", "later"}
