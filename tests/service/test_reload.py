@@ -123,6 +123,48 @@ def test_a_reload_of_the_service_that_fails_is_reported_and_changes_nothing(
     assert len([line for line in log.lines if line.startswith("not reloaded: ")]) == 1
 
 
+class HangupAtStart(logging.Handler):
+    """Sends SIGHUP while the first worker logs that it has started."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "WorkerStarted" in record.getMessage():
+            logging.getLogger("digestif").removeHandler(self)
+            signal.raise_signal(signal.SIGHUP)
+
+
+@pytest.fixture
+def hangup_at_start(log: Log) -> Iterator[None]:
+    logger, handler = logging.getLogger("digestif"), HangupAtStart()
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+@pytest.mark.usefixtures("hangup_at_start")
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: Runtime(settings(), read=reader(settings())),
+        lambda: SettingsWorker(reader(settings(), settings()), options={}),
+    ],
+    ids=["service", "worker"],
+)
+def test_a_signal_that_comes_while_a_process_says_that_it_has_started_is_heard(
+    log: Log, start: Callable[[], Runtime | SettingsWorker]
+) -> None:
+    async def main() -> None:
+        process = start()
+        serving = asyncio.create_task(process.serve())
+        await until(serving, log.said("reloaded digestif.toml"))
+        process.stop()
+        await serving
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("wrong", list(WRONG.values())[:3], ids=list(WRONG)[:3])  # a worker has no address
 def test_a_worker_hears_signals_after_a_reload_that_failed(log: Log, wrong: Settings | Exception) -> None:
     begun: list[WorkerStarted] = []

@@ -34,7 +34,7 @@ class Reload:
 
     @contextmanager
     def on_hangup(self) -> Iterator[None]:
-        """Let each SIGHUP ask for it. In other threads than the main one there are no signals."""
+        """Let each SIGHUP ask for a reload, which `run` makes. Threads other than the main one get no signals."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -117,7 +117,6 @@ class Runtime:
         self._stop = lambda: loop.call_soon_threadsafe(stop)
         if self._is_stopping:
             stop()
-        delivery.begin(digests, delivery.worker_of(self._settings, digests))
 
         async def replace_all(settings: Settings) -> Coroutine[Any, Any, None]:
             closing = await self._replace(settings, service, requests, delivery)
@@ -125,19 +124,22 @@ class Runtime:
             return closing
 
         reload = Reload(self._read, replace_all)
-        lasting = (self._reload(reload), self._tell(server), sample(service), name_tenants(service))
-        tasks = [asyncio.create_task(each) for each in (*lasting, Garbage(delivery.held).collect_for_ever())]
-        for task in tasks:
-            task.add_done_callback(self._ended)
-        try:
-            await server.serve(sockets=[listener])
-        finally:
-            self._stop = None
-            stop()
+        with reload.on_hangup():  # before anything is logged that says that the service runs
+            log_missing(self._settings, works=self._works)
+            delivery.begin(digests, delivery.worker_of(self._settings, digests))
+            lasting = (reload.run(), self._tell(server), sample(service), name_tenants(service))
+            tasks = [asyncio.create_task(each) for each in (*lasting, Garbage(delivery.held).collect_for_ever())]
             for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            await self._end(delivery, reload, service, until=ends_at)
+                task.add_done_callback(self._ended)
+            try:
+                await server.serve(sockets=[listener])
+            finally:
+                self._stop = None
+                stop()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                await self._end(delivery, reload, service, until=ends_at)
 
     async def _end(self, delivery: Delivery, reload: Reload, service: Service, *, until: float) -> None:
         """Wait for deliveries and calls of the store, but not for a store that does not answer."""
@@ -163,11 +165,6 @@ class Runtime:
         self.stop()
 
     # Reloading
-
-    async def _reload(self, reload: Reload) -> None:
-        with reload.on_hangup():
-            log_missing(self._settings, works=self._works)
-            await reload.run()
 
     async def _replace(
         self, settings: Settings, service: Service, requests: "Requests", delivery: Delivery

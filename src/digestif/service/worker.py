@@ -53,24 +53,25 @@ class SettingsWorker:
         store = await asyncio.to_thread(open_store, self._settings.store.reveal(), namespace=self._settings.namespace)
         try:
             self._wake = lambda: loop.call_soon_threadsafe(self._delivery.stop)
-            await self._serve(self._begin(self._settings, store))
+            await self._serve(store)
         finally:
             self._wake = None
             await asyncio.to_thread(store.close)
         if self._failure is not None:
             raise self._failure
 
-    async def _serve(self, digests: "AsyncDigests") -> None:
-        self._digests = digests
+    async def _serve(self, store: "Store") -> None:
         reload = Reload(self._read, self._replace)
-        reloading = asyncio.create_task(self._reload(reload))
-        reloading.add_done_callback(self._ended)
-        try:
-            await self._delivery.ended()
-        finally:
-            reloading.cancel()
-            await reload.closed()
-            await self._digests.close()
+        with reload.on_hangup():  # before the worker logs that it has started
+            self._digests = self._begin(self._settings, store)
+            reloading = asyncio.create_task(reload.run())
+            reloading.add_done_callback(self._ended)
+            try:
+                await self._delivery.ended()
+            finally:
+                reloading.cancel()
+                await reload.closed()
+                await self._digests.close()
 
     def _begin(self, settings: Settings, store: "Store") -> "AsyncDigests":
         """Deliver by these settings. If it raises, nothing has changed."""
@@ -82,10 +83,6 @@ class SettingsWorker:
         return digests
 
     # Reloading
-
-    async def _reload(self, reload: Reload) -> None:
-        with reload.on_hangup():
-            await reload.run()
 
     async def _replace(self, settings: Settings) -> Coroutine[Any, Any, None]:
         """Deliver by other settings. The answer closes the engine before, when its worker has ended."""
