@@ -23,6 +23,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import digestif.clock
+from bench._shape_source import room_of
 from digestif import Delivered, Digests, Worker
 
 PACKAGE = Path(digestif.__file__).parent
@@ -77,7 +78,7 @@ class Window:
             self._end_if_over()
 
     def _first_call(self, claim: FrameType) -> int:
-        first = id([each for each in _stack(claim) if _room(_module(each.f_code)) not in CALLERS][-1])
+        first = id([each for each in _stack(claim) if room_of(_module(each.f_code)) not in CALLERS][-1])
         return max(place for place, call in enumerate(self._calls) if call.frame == first)
 
     def _end_if_over(self) -> None:
@@ -100,7 +101,7 @@ def _counts(calls: Sequence[Call]) -> Counter[str]:
 
 
 def _codes_by_room(calls: Sequence[Call]) -> Counter[str]:
-    return Counter(_room(_module(code)) for code in dict.fromkeys(call.code for call in calls))
+    return Counter(room_of(_module(code)) for code in dict.fromkeys(call.code for call in calls))
 
 
 class Descent:
@@ -158,11 +159,6 @@ def _module(code: CodeType) -> str:
     path = Path(code.co_filename)
     is_module = path.suffix == ".py" and path.is_relative_to(PACKAGE)
     return path.relative_to(PACKAGE).as_posix() if is_module else ""
-
-
-def _room(module: str) -> str:
-    room, slash, _ = module.partition("/")
-    return room if slash else ""
 
 
 def _function(code: CodeType) -> str:

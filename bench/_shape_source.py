@@ -13,7 +13,7 @@ SMALL = 60  # lines of a small file
 RECORDS = {"NamedTuple", "Struct"}  # bases whose annotated names are fields
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Assignment = tuple[ast.expr, ast.expr | None]  # a target and its value; None if that can't be told
+Assignment = tuple[ast.expr, ast.expr | None]  # a target and its value; None if unknown
 
 
 class Class(NamedTuple):
@@ -54,9 +54,9 @@ class Source:
     # Classes
 
     def largest_classes(self, rooms: Collection[str], *, count: int = 3) -> list[dict[str, Any]]:
-        """Return the classes of these rooms with most fields: which are booleans, and which of these others set.
+        """Return the classes with the most fields, with their booleans, and the modules that set these from outside.
 
-        A class stands for its bases, whose fields it has.
+        A class includes the fields of its bases.
         """
         paths = [path for path in self._modules if room_of(path) in rooms]
         classes = [Class(path, node) for path in paths for node in _classes_in(self._modules[path])]

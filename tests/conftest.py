@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from digestif.attempts.leases import process
+from digestif.attempts.leases import running
 
 # Tests start hundreds of Python processes, and each would compile the package anew where writing files is forbidden.
 sys.dont_write_bytecode = False
@@ -46,6 +46,6 @@ def pytest_collection() -> Iterator[None]:
 def attempts_forgotten() -> Iterator[None]:
     """Forget attempts that a test has left: later tests of this process expect their own to be alone."""
     yield
-    if not process().is_idle:
+    if not running().is_idle:
         gc.collect()
-    assert process().is_idle
+    assert running().is_idle

@@ -1,17 +1,17 @@
 """`AsyncDigests`: `Digests` for asyncio. Store calls run in threads; concurrent adds share one call."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from digestif.additions import acceptance, pages_of
-from digestif.attempts.steps import Accept, Call, Finished, NotBegun, Request, Steps, advance, follow, send
+from digestif.attempts.steps import Accept, Call, Finished, GoOn, NotBegun, Request, Steps, advance, follow, send
 from digestif.blocks import async_digest_block
 from digestif.core.cadences import Cadences
 from digestif.core.options import refuse_misspelt
@@ -33,6 +33,8 @@ from digestif.stores.codec import Codec, LargeValue
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+
+logger = logging.getLogger("digestif")
 
 _THREADS = 8
 _MOST_LONG = 4  # calls that take longer than that, side by side: half of the threads
@@ -350,6 +352,8 @@ class AsyncDigests:
     async def _perform(self, deliveries: Deliveries, request: Request) -> Any:
         if isinstance(request, Accept):
             return await self.accept(request.timeline, request.value, **request.options)
+        if isinstance(request, GoOn):
+            return None
         assert request.handler is not None
         with deliveries.renewed(request.delivery):
             return await request.handler.deliver(request.delivery, in_thread=self.in_thread)
@@ -375,8 +379,11 @@ class AsyncDigests:
         try:
             return await asyncio.shield(asyncio.wrap_future(under_way))
         except asyncio.CancelledError:
-            self._end_later(steps, under_way)
+            if not _is_cancelled_inside(under_way):
+                self._end_later(steps, under_way)
             raise
+        finally:
+            del under_way  # whose error has a traceback with this frame
 
     def _end_in_thread(self, steps: Steps[Any], error: GeneratorExit) -> None:
         """Throw an error into steps, and let them end in a thread."""
@@ -464,9 +471,21 @@ def _same(terms: Terms, _: str) -> Terms:
     return terms
 
 
+def _is_cancelled_inside(under_way: Future[Any]) -> bool:
+    """Return True if steps have ended with the cancellation that was thrown into them."""
+    return under_way.done() and not under_way.cancelled() and isinstance(under_way.exception(), asyncio.CancelledError)
+
+
 def _end_undelivered(steps: Steps[Any], under_way: Future[Any]) -> None:
-    """Drive steps to their end whose caller no longer waits: no handler is called. The event loop may have ended."""
-    with suppress(DigestifError, CancelledError, NotBegun, GeneratorExit):  # nothing was opened, or all has ended
+    """Drive steps to their end whose caller no longer waits: no handler is called. The event loop may have ended.
+
+    Nothing is raised: an error would end the thread, and the executor would count it as free for ever.
+    """
+    try:
         found = under_way.result()
         while not isinstance(found, Finished):
             found = advance(steps, error=NotBegun())
+    except (DigestifError, CancelledError, asyncio.CancelledError, NotBegun, GeneratorExit):
+        pass  # nothing was opened, or all has ended
+    except BaseException:
+        logger.exception("a delivery failed after its caller was cancelled")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from digestif.attempts.delivery import Delivery
 from digestif.attempts.heartbeat import Heartbeat
 from digestif.attempts.stages import Completed
-from digestif.attempts.steps import Accept, Call, Deliver, Request, Steps, advance, run
+from digestif.attempts.steps import Accept, Call, Deliver, Finished, GoOn, Request, Steps, advance, run
 from digestif.core.policy import check_delay
 from digestif.core.records import Digest, check_timeline
 from digestif.core.times import Duration
@@ -85,6 +85,7 @@ class Deliveries:
         """Deliver a ready timeline, and again while records that came during the delivery make it due."""
         with suppress(InvalidState, StaleLease):  # a worker took it first, or the handler deleted it
             while (yield from self.deliver_checked(timeline, minimum_delay)):
+                yield GoOn()
                 if not (yield self._make_ready(timeline, 0)):  # their producers have left
                     return
 
@@ -110,6 +111,8 @@ class Deliveries:
             if isinstance(request, Accept):
                 assert accept is not None
                 return accept(request.timeline, request.value, **request.options)
+            if isinstance(request, GoOn):
+                return None
             with self.renewed(request.delivery):
                 return deliver_blocking(request)
 
@@ -138,13 +141,14 @@ def delivery_of(request: object) -> Delivery:
     return request.delivery
 
 
-def throw(steps: Steps[Any], error: BaseException) -> None:
+def throw(steps: Steps[Any], error: BaseException) -> Finished:
     """Throw what a block raised into its steps, and make the calls that follow. Its caller raises the error again."""
     try:
         advance(steps, error=error)
     except BaseException as raised:
         if raised is not error:
             raise
+    return Finished(None)
 
 
 def _check_notify_delays(minimum_delay: Duration | None, dispatch: object) -> None:

@@ -210,7 +210,7 @@ class Engine:
         self.policies.refuse_delays(timeline, given_delays(arrival.terms), override)
         record = Record(arrival.key, self.sealer.unseal(arrival.payload), arrival.timestamp)
         policy = self.policies.in_force(timeline, override).policy
-        return unstored(timeline, record, policy, handler, override, now=lambda: self.intake.millis(now))
+        return unstored(self.store, timeline, record, policy, handler, override, now=lambda: self.intake.millis(now))
 
 
 def _store(store: str | Store, namespace: str) -> Store:

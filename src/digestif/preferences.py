@@ -17,7 +17,7 @@ from digestif.events.engine import Replanned
 from digestif.intake.overrides import chosen_override, override_of, refreshed
 from digestif.intake.patterns import check_pattern, stars
 from digestif.intake.zone_data import zone_data_version
-from digestif.notes.policies import Fingerprint, PolicyChange, noted_policies
+from digestif.notes.policies import Fingerprint, PolicyChange, fingerprint_note
 from digestif.stores.base import PAGE_TIMELINES, Replan, Store
 
 Wanted = Callable[[str, Slot], bool]
@@ -123,7 +123,7 @@ class Preferences:
                 moved += self._replan(change.pattern, change.prefix, change.is_wanted, now=now)
             return change.together
 
-        noted_policies(self.store).update(replanned)
+        fingerprint_note(self.store).update(replanned)
         return moved
 
     def _replan(self, pattern: str, prefix: str, wanted: Wanted, *, now: float | None) -> int:

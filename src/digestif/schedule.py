@@ -27,8 +27,7 @@ def schedule_pages(
         after: tuple[int | str, ...] | None = None
         until = engine.time(partition, at) if given is None else given
         admissions = Admissions(engine.policies, engine.outages)
-        admissions.refresh(at)
-        asks = admissions.must_ask
+        asks = admissions.must_ask(at)
         while True:
             found = engine.store.schedule(
                 partition, until, after=after, limit=min(page, SCHEDULE_PAGE), now=at, asks=asks
@@ -63,8 +62,8 @@ def _schedule_one(engine: Engine, timeline: str, time: Millis, *, now: Millis | 
     slot = engine.store.inspect(timeline)
     if slot.state is not State.WAITING or slot.at > time or not slot.pending:
         return False
+    engine.outages.refresh(now)
     admissions = Admissions(engine.policies, engine.outages)
-    admissions.refresh(now)
     return bool(_admit(engine, admissions.decide([Candidate(timeline, slot, time)]), now=now))
 
 

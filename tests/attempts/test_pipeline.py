@@ -9,10 +9,11 @@ import pytest
 
 from digestif import AsyncDigests, Digest, Digests, Policy, Record, StaleLease, StoreUnavailable
 from digestif.attempts.delivery import Delivery
+from digestif.attempts.judgement import judge
 from digestif.attempts.room import Room
 from digestif.attempts.steps import Call, Deliver, Finished, NotBegun, Steps, follow, run, send
 from digestif.deliveries import deliver_blocking
-from digestif.events import Claimed, Delivered, Ended, LeaseLost, Returned, Unsettled
+from digestif.events import Claimed, Delivered, Ended, Failed, LeaseLost, Returned, Unsettled
 from digestif.testing import FakeClock
 from tests.pipelines import claim_suspects, end
 from tests.worker.workers import Ear, once
@@ -20,6 +21,8 @@ from tests.worker.workers import Ear, once
 LEASE = 30.0
 STEPS = 8  # more than an attempt has: places beyond its end stop nothing
 SENT = "deliver"  # the step at which the digest goes out
+ORDER = ["open", "take", SENT, "note channels", "complete"]
+LATE = ["open", "take", "look at channels", "complete", SENT, "note channels"]  # at most once
 
 
 class Scene(NamedTuple):
@@ -80,9 +83,7 @@ def drive(steps: Steps[Any], *, before: Callable[[int, str], None] = lambda numb
 def test_the_steps_of_a_delivery_come_in_the_order_of_its_life(scene: Scene) -> None:
     names = drive(scene.steps())
 
-    order = ["open", "take", SENT, "note channels", "complete"]
-    late = ["open", "take", "look at channels", "complete", SENT, "note channels"]
-    assert names == (late if scene.digests.engine.handlers.required("t").at_most_once else order)
+    assert names == (LATE if scene.digests.engine.handlers.required("t").at_most_once else ORDER)
     assert [type(event) for event in scene.ear.of(Ended)] == [Delivered]
 
 
@@ -143,7 +144,7 @@ def test_a_lease_that_is_lost_between_two_steps_changes_nothing_any_more(scene: 
             scene.clock.advance(LEASE)
             second = scene.digests.engine.pipeline()
             taken = claim_suspects(second, 1, alone=False)
-            end(second, *[second.judge(each, None) for each in taken.deliveries])
+            end(second, *[judge(each, None) for each in taken.deliveries])
             ledgers.append(scene.digests.ledger())
 
     steps = scene.steps()
@@ -156,7 +157,9 @@ def test_a_lease_that_is_lost_between_two_steps_changes_nothing_any_more(scene: 
     assert len(events) == len(scene.ear.of(Claimed))
     assert scene.digests.ledger().delivered == 1
     assert sum(isinstance(event, Delivered) for event in events) == 1
-    assert all(isinstance(event, Delivered | LeaseLost) for event in events)
+    names = LATE if scene.digests.engine.handlers.required("t").at_most_once else ORDER
+    is_lost = place <= names.index("complete")  # later, the digest has left the store
+    assert [type(event) for event in events if not isinstance(event, Delivered)] == [LeaseLost] * is_lost
     assert scene.digests.verify()
 
 
@@ -185,7 +188,9 @@ def test_a_handler_that_was_not_begun_is_given_back_unfrozen(scene: Scene) -> No
     with pytest.raises(NotBegun):
         follow(steps, send(steps, error=NotBegun()))
 
-    if not scene.digests.engine.handlers.required("t").at_most_once:
+    if scene.digests.engine.handlers.required("t").at_most_once:
+        assert never_again(scene) == ["interrupted before it was delivered"]
+    else:
         assert [event.begun for event in scene.ear.of(Returned)] == [False]
         scene.digests.deliver("t")
         assert [digest.attempt for digest in scene.sent] == [1]
@@ -198,11 +203,18 @@ def test_steps_that_are_forgotten_before_their_end_report_that(scene: Scene) -> 
     del steps
 
     assert len(scene.ear.of(Ended)) == 1
-    if not scene.digests.engine.handlers.required("t").at_most_once:
+    if scene.digests.engine.handlers.required("t").at_most_once:
+        assert never_again(scene) == ["interrupted while it was delivered"]
+    else:
         assert [event.ending for event in scene.ear.of(Unsettled)] == ["returned"]
 
 
-def test_both_drivers_take_the_same_steps() -> None:
+def never_again(scene: Scene) -> list[str]:
+    """Return why digests failed that do not come again."""
+    return [event.reason for event in scene.ear.of(Failed) if event.retry_in is None]
+
+
+def test_both_drivers_give_the_same_answers_and_events() -> None:
     """A handler that fails, and then delivers: the events are the same, blocking and on an event loop."""
 
     def scene() -> tuple[FakeClock, Callable[[Digest], None]]:
@@ -224,7 +236,7 @@ def test_both_drivers_take_the_same_steps() -> None:
             clock.advance(3600)
             digests.flush("t")
             answers.append(digests.deliver("t"))
-            return [*map(str, answers), *told(ear)]
+            return [*map(str, answers), *names_of(ear)]
 
     async def on_a_loop() -> list[str]:
         clock, handler = scene()
@@ -236,12 +248,19 @@ def test_both_drivers_take_the_same_steps() -> None:
             clock.advance(3600)
             await digests.flush("t")
             answers.append(await digests.deliver("t"))
-            return [*map(str, answers), *told(ear)]
+            return [*map(str, answers), *names_of(ear)]
 
-    assert blocking() == asyncio.run(on_a_loop())
+    names = blocking()
+    assert names == asyncio.run(on_a_loop())
+    assert [each for each in names if each in ("False", "True", "Failed", "Delivered")] == [
+        "False",
+        "True",
+        "Failed",
+        "Delivered",
+    ]
 
 
-def told(ear: Ear) -> list[str]:
+def names_of(ear: Ear) -> list[str]:
     return [type(event).__name__ for event in ear.events]
 
 
@@ -265,7 +284,7 @@ def test_a_page_ends_with_one_call_for_each_way_to_end() -> None:
         pipeline = digests.engine.pipeline()
         page = run(pipeline.claim(10, room=Room()))
         errors = [None, None, ValueError("no"), ValueError("no")]
-        judged = [pipeline.judge(Delivery(each), error) for each, error in zip(page.loaded, errors, strict=True)]
+        judged = [judge(Delivery(each), error) for each, error in zip(page.loaded, errors, strict=True)]
 
         assert drive(pipeline.end(judged)) == ["note channels", "complete", "release", "keep failures"]
         assert (digests.ledger().delivered, digests.ledger().open) == (2, 2)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from digestif.attempts.delivery import Delivery
 from digestif.attempts.handlers import Handlers, Kind
+from digestif.attempts.judgement import judge
 from digestif.attempts.lease_watch import LeaseWatch
 from digestif.attempts.leases import HeldLease
 from digestif.attempts.maintenance import maintain
@@ -272,7 +273,7 @@ class Worker(Process):
         self._world.note("handler ends:", task.delivery.held.lease, task.error)
         if task.error is not None:
             self._world.book.failed(task.delivery, task.error)
-        self._judged[False].append(self._pipeline.judge(task.delivery, task.error))
+        self._judged[False].append(judge(task.delivery, task.error))
 
     def stop(self) -> None:
         """As after SIGTERM: give back what is not finished, say so, and vanish."""

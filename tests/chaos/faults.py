@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from digestif.attempts import leases as attempts_leases
 from digestif.attempts import pipeline, submission
 from digestif.attempts.claims import ClaimedLeases, Claims
-from digestif.attempts.delivery import Delivery
-from digestif.attempts.interrupts import BegunAttempts
+from digestif.attempts.judgement import BegunAttempts
 from digestif.attempts.leases import HeldLease, Running
 from digestif.attempts.pipeline import Pipeline
 from digestif.attempts.reports import Reports
@@ -268,7 +267,7 @@ def _at_most_once() -> Any:
     def wrong(self: Pipeline, loaded: Sequence[Loaded], begun: BegunAttempts) -> Steps[Any]:
         ready: list[Loaded] = []
         for each in loaded:
-            yield from submission.submit(self.store, [Delivery(each).judged(DELIVERED)], now=self.now())
+            yield from submission.submit(self.store, [each.judged(DELIVERED)], now=self.now())
             self.leases.drop(each.claimed.held)
             completed = Completed(*(getattr(each, field) for field in each.__struct_fields__))
             begun.reach(completed)
@@ -380,7 +379,7 @@ def _not_told() -> Any:
     def wrong(self: Reports, judged: Judged, answer: Answer) -> None:
         if answer is None:
             self._leases.drop(judged.held)
-            attempts_leases.process().end(judged.held)
+            attempts_leases.running().end(judged.held)
         else:
             right(self, judged, answer)
 

@@ -1,15 +1,16 @@
 """Cancelled awaits leave nothing half done."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from digestif import AsyncDigests, Ended, Event, Returned, State, StoreUnavailable, Unsettled
+from digestif import AsyncDigests, Delivered, Digest, Ended, Event, Policy, Returned, State, StoreUnavailable, Unsettled
 from digestif.core.times import Millis
-from digestif.stores.base import Lease, Release
+from digestif.stores.base import Completion, Lease, Release
 from digestif.stores.memory import MemoryStore
 
 
@@ -158,3 +159,113 @@ def test_a_block_that_ends_after_its_store_was_closed_tells_that_it_could_not_be
 
     [end] = [event for event in told if isinstance(event, Ended)]
     assert isinstance(end, Unsettled)
+
+
+class Held(MemoryStore):
+    """Completes and releases only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ending, self.may_end = threading.Event(), threading.Event()
+
+    def complete(self, completions: Sequence[Completion], *, now: Millis | None) -> list[bool]:
+        self._wait()
+        return super().complete(completions, now=now)
+
+    def release(self, releases: Sequence[Release], *, now: Millis | None) -> list[bool]:
+        self._wait()
+        return super().release(releases, now=now)
+
+    def _wait(self) -> None:
+        self.ending.set()
+        assert self.may_end.wait(30)
+
+
+class Hanging:
+    """A handler that delivers nothing until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.inside = asyncio.Event()
+
+    async def __call__(self, digest: Digest) -> None:
+        self.inside.set()
+        await asyncio.Event().wait()
+
+
+async def cancel_twice(digests: AsyncDigests, store: Held, timeline: str) -> None:
+    """Cancel a delivery in its handler, and again while its digest is given back."""
+    handler = Hanging()
+    digests.handler(timeline)(handler)
+    await digests.add(timeline, 1)
+    delivering = asyncio.create_task(digests.deliver(timeline))
+    await handler.inside.wait()
+    delivering.cancel()
+    assert await asyncio.to_thread(store.ending.wait, 30)
+    delivering.cancel()
+    await asyncio.wait([delivering])
+    assert delivering.cancelled()
+    store.may_end.set()
+
+
+def test_a_delivery_that_is_cancelled_twice_costs_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    store = Held()
+
+    async def cancel() -> None:
+        async with AsyncDigests(store) as digests:
+            await cancel_twice(digests, store, "t")
+            together = threading.Barrier(digests._threads._max_workers)
+            await asyncio.gather(*[digests.in_thread(lambda: together.wait(10)) for _ in range(together.parties)])
+
+    asyncio.run(cancel())
+
+    assert store.inspect("t").state is State.READY
+    assert store.ledger().open == 1
+    assert caplog.get_records("call") == []
+
+
+def test_a_notification_that_is_cancelled_while_its_digest_ends_opens_no_other_digest() -> None:
+    """The record that arrived during the delivery waits: a timeline that is ready is not scheduled."""
+    store, ends = Held(), list[Event]()
+
+    async def cancel() -> None:
+        async with AsyncDigests(store, policy=Policy(minimum_delay=0, increment_delay=0, maximum_delay=0)) as digests:
+            digests.sync.subscribe(lambda event: ends.append(event) if isinstance(event, Ended) else None)
+
+            @digests.handler("t")
+            async def add_another(digest: Digest) -> None:
+                await digests.add("t", "late")
+
+            notifying = asyncio.create_task(digests.notify("t", "early"))
+            assert await asyncio.to_thread(store.ending.wait, 30)
+            notifying.cancel()
+            await asyncio.wait([notifying])
+            store.may_end.set()
+
+    asyncio.run(cancel())
+
+    assert [type(end) for end in ends] == [Delivered]
+    assert store.inspect("t").state is State.WAITING
+    assert (store.ledger().pending, store.ledger().open) == (1, 0)
+
+
+def test_a_cancelled_delivery_leaves_no_records_to_the_garbage_collector() -> None:
+    async def cancel() -> None:
+        async with AsyncDigests("memory://") as digests:
+            handler = Hanging()
+            digests.handler("forgotten")(handler)
+            await digests.add("forgotten", 1)
+            delivering = asyncio.create_task(digests.deliver("forgotten"))
+            await handler.inside.wait()
+            delivering.cancel()
+            await asyncio.wait([delivering])
+            threads = digests._threads._threads
+        for thread in threads:
+            thread.join(10)
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(cancel())
+        assert [each for each in gc.get_objects() if isinstance(each, Digest) and each.timeline == "forgotten"] == []
+    finally:
+        gc.enable()

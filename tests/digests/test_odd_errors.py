@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import pytest
 
 from digestif import AsyncDigests, Claimed, Digest, Digests, Ended, Event, Failed, Returned, State
-from digestif.attempts.leases import HeldLease, process
+from digestif.attempts.leases import HeldLease, running
 from digestif.stores.memory import MemoryStore
 
 ODD: list[BaseException] = [GeneratorExit("odd"), StopIteration("odd"), StopAsyncIteration("odd")]
@@ -192,8 +192,8 @@ def test_a_block_may_be_left_by_a_finalizer_while_another_attempt_begins(monkeyp
             yield digest
 
     told: list[Event] = []
-    running = process()
-    add = running._held.add
+    here = running()
+    add = here._held.add
 
     def deliver() -> None:
         with Digests("memory://") as digests, Digests("memory://") as others:
@@ -206,7 +206,7 @@ def test_a_block_may_be_left_by_a_finalizer_while_another_attempt_begins(monkeyp
                 add(held)
                 block.close()
 
-            monkeypatch.setattr(running._held, "add", add_and_collect)
+            monkeypatch.setattr(here._held, "add", add_and_collect)
             digests.handler("t")(lambda _: None)
             digests.notify("t", 1)
 

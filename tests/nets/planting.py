@@ -85,9 +85,9 @@ def target(of: str) -> Any:
 
 
 def exchange(function: FunctionType, instead: Callable[..., Any]) -> None:
-    """Let every call of a function call another one, with the sound function and the arguments, defaults filled in.
+    """Replace a function's code by a call of `instead`, with the sound function and the arguments, defaults filled in.
 
-    Its code is exchanged. So the calls in its own module are reached, and callers that imported it by name.
+    So calls in its own module are reached, and callers that imported the function by name.
     """
     sound = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__

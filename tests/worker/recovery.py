@@ -74,7 +74,7 @@ class Simulation:
         self.now = START
         self.store = MemoryStore()
         self._lease = round(case.lease * 1000)
-        asks = SimpleNamespace(refresh=lambda now: None, must_ask=False)
+        asks = SimpleNamespace(must_ask=lambda now: False)
         self._claims = Claims(
             self.store, cast(Admissions, asks), lease=self._lease, now=lambda: self._millis(), events=Events()
         )

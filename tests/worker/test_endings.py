@@ -159,3 +159,35 @@ def test_a_loop_is_idle_once_the_store_has_answered_after_all(store: Partitioned
         await loop.wind_down(0)
 
     asyncio.run(deliver())
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), StopIteration(), asyncio.CancelledError()])
+def test_attempts_that_an_error_keeps_from_ending_are_reported_and_not_renewed(
+    digests: Digests, error: BaseException
+) -> None:
+    """A user's clock or channel function may raise. The attempts of later pages end as usual."""
+
+    async def end() -> None:
+        heard, pipeline = Heard(digests), digests.engine.pipeline()
+        first, second = claim(pipeline).deliveries
+        endings = endings_of(pipeline, SOON)
+        failing = [error]
+
+        def fail_once() -> int | None:
+            if failing:
+                raise failing.pop()
+            return None
+
+        pipeline.now = fail_once
+        endings.end([first.judged(DELIVERED)])
+        await endings.finished()
+        endings.end([second.judged(DELIVERED)])
+        await endings.finished()
+
+        assert heard.of(Unsettled) == [first.timeline]
+        assert heard.of(Delivered) == [second.timeline]
+        assert heard.of(StoreFailed) != []
+        assert not first.held.is_running
+        assert list(pipeline.leases._held) == []
+
+    asyncio.run(end())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from digestif.stores.base import Wakeups
-from digestif.worker.hints import Hints
+from digestif.worker.rounds import Hints
 
 POLL = 1.0
 

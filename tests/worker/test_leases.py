@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from digestif import Delivered, Digest, Digests, Lapsed, LeaseLost, LeaseNotRenewed, Policy, StoreUnavailable
+from digestif.attempts.judgement import judge
 from digestif.attempts.lease_watch import LeaseWatch
 from digestif.clock import monotonic
 from digestif.core.verdicts import DELIVERED
@@ -154,7 +155,7 @@ def test_what_is_not_held_any_more_is_not_renewed() -> None:
     pipeline.renew()
     end(pipeline, first.judged(DELIVERED), second.judged(DELIVERED))
     pipeline.renew()
-    end(pipeline, pipeline.judge(third, ValueError()))
+    end(pipeline, judge(third, ValueError()))
     pipeline.renew()
 
     assert store.renewed == [3, 1]

@@ -1,6 +1,8 @@
 """How much a worker holds: digests count as what they take in memory, not as what is stored of them."""
 
 import threading
+import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,25 @@ def test_texts_count_as_little_more_than_what_is_stored() -> None:
     page = claim(digests.engine.pipeline(), 20, room=Room(memory=11 * len(TEXTS["text"])))
 
     assert len(page.deliveries) == 10
+
+
+def test_a_claim_does_not_hold_records_as_they_are_stored_and_decoded_together(tmp_path: Path) -> None:
+    digests = Digests(f"sqlite:///{tmp_path / 'd.db'}")
+    digests.handler("*")(lambda _: None)
+    digests.add_many([(f"t{n}", Record("k", f"{n:07}" * 30_000, 0)) for n in range(20)])
+    pipeline = digests.engine.pipeline()
+
+    tracemalloc.start()
+    try:
+        page = claim(pipeline, 20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    weight = sum(delivery.loaded.weight for delivery in page.deliveries)
+    assert len(page.deliveries) == 20
+    assert weight <= peak < 1.5 * weight
+    digests.close()
 
 
 @pytest.mark.parametrize("codec", ["zstd", "tests.worker.test_memory:Short"])

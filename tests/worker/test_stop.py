@@ -365,7 +365,7 @@ def test_what_is_handed_out_in_the_very_moment_of_the_end_is_given_back_as_not_b
         page = run_steps(pipeline.claim(1, room=Room()))
 
         async def hand_out_and_end() -> None:
-            execution = Execution(pipeline, Limits(1, 1, 1), on_judged=judged.extend, cancel_seconds=2)
+            execution = Execution(Limits(1, 1, 1), on_judged=judged.extend, cancel_seconds=2)
             execution.start(page.loaded)
             await execution.give_up()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from digestif import Digest, Digests, Policy, StoreUnavailable, Unavailable, Window, Worker
-from digestif.attempts.leases import process
+from digestif.attempts.leases import running
 from digestif.attempts.room import Room
 from digestif.core.times import to_millis
 from digestif.core.verdicts import DELIVERED
@@ -297,7 +297,7 @@ def test_suspects_that_do_not_fit_into_memory_stay_suspects(digests: Digests, st
     end(pipeline, *[each.judged(DELIVERED) for each in page.deliveries])
     page = claim_suspects(pipeline, 2, alone=True)
     assert [attempt.timeline for attempt in page.deliveries] == ["other"]
-    assert not process().is_idle
+    assert not running().is_idle
 
 
 def test_a_group_spans_partitions_and_pages(clock: FakeClock) -> None:

@@ -48,13 +48,12 @@ class Admissions:
         self._policies = policies
         self._outages = outages
 
-    def refresh(self, now: Millis | None) -> None:
-        """Read the note about closed channels, unless it was read a moment ago. Always read it if a time is given."""
-        self._outages.refresh(now)
+    def must_ask(self, now: Millis | None) -> bool:
+        """Return True if a policy in the code or a closed channel may hold timelines back, besides stored windows.
 
-    @property
-    def must_ask(self) -> bool:
-        """True if a policy in the code or a closed channel may hold timelines back, besides windows in the store."""
+        Reads the note about closed channels, unless that was read a moment ago and no time is given.
+        """
+        self._outages.refresh(now)
         return self._policies.asks or self._outages.may_hold
 
     def decide(

@@ -73,8 +73,7 @@ class Claims:
 
         Raises StoreError if no partition answers.
         """
-        self._admissions.refresh(self._now())
-        claim = _Claim(limit, asks=self._admissions.must_ask)
+        claim = _Claim(limit, asks=self._admissions.must_ask(self._now()))
         chosen = range(self._store.partitions) if partitions is None else partitions
         visited = self._claim_round(chosen, claim)
         try:
@@ -149,8 +148,7 @@ class Claims:
         Partitions are visited in the order in which their first suspects lapsed, as far as claims have seen any. Raises
         StoreError if no partition answers.
         """
-        self._admissions.refresh(self._now())
-        asks = self._admissions.must_ask
+        asks = self._admissions.must_ask(self._now())
         group, leases = SuspectGroup(size, size, alone), list[Lease]()
 
         def pages(partition: int) -> Iterator[None]:
@@ -186,8 +184,7 @@ class Claims:
         Raises Busy, or InvalidState, also if a window or a closed channel holds the timeline back.
         """
         now = self._now()
-        self._admissions.refresh(now)
-        asks = self._admissions.must_ask
+        asks = self._admissions.must_ask(now)
         try:
             return self._store.open(timeline, token=fresh_id(), lease=self._lease, now=now, alone=alone, asks=asks)
         except Unadmitted as error:

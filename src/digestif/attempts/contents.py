@@ -80,7 +80,7 @@ def read(
         reading.add(page, sealer)
         records, weight = records + len(reading.stored), weight + reading.weight
     while wanted := _still_to_read(readings, room):
-        requests = [_request(reading, max_bytes=reading.claimed.policy.max_bytes) for reading in wanted]
+        requests = [_request(reading) for reading in wanted]
         answers = yield Call("take", partial(store.take, requests, now=wanted[0].claimed.held.now()))
         for reading, answer in zip(wanted, answers, strict=True):
             reading.add(answer, sealer)
@@ -102,9 +102,7 @@ def read_each(
         for reading in readings:
             reading.clear()
         for reading in readings:
-            if room.is_full(
-                records=sum(len(each.stored) for each in readings), weight=sum(each.weight for each in readings)
-            ):
+            if _fills(readings, room):
                 break
             try:
                 yield from read(store, [reading], room=room, sealer=sealer)
@@ -116,9 +114,11 @@ def read_each(
     return failed
 
 
-def _request(reading: Reading, *, max_bytes: int | None) -> Take:
-    claimed = reading.claimed
-    return Take(claimed.held.lease, claimed.policy.capacity, merge=True, after=reading.after, max_bytes=max_bytes)
+def _request(reading: Reading) -> Take:
+    policy = reading.claimed.policy
+    return Take(
+        reading.claimed.held.lease, policy.capacity, merge=True, after=reading.after, max_bytes=policy.max_bytes
+    )
 
 
 def _still_to_read(readings: Sequence[Reading], room: Room) -> list[Reading]:
@@ -147,13 +147,14 @@ def finish_merge(claimed: Claimed) -> Steps[int]:
 
     The records are dropped: no handler sees them.
     """
-    reading, records = Reading(claimed), 0
-    while reading.progress is Progress.PARTLY:
-        request = _request(reading, max_bytes=None)
-        [page] = yield Call("take", partial(claimed.held.store.take, [request], now=claimed.held.now()))
-        records += 0 if page is None else len(page.records)
-        reading.progress = Progress.LOST if page is None else Progress.WHOLE if page.complete else Progress.PARTLY
-        reading.after = None if page is None else page.after
+    held, records, is_complete = claimed.held, 0, False
+    after: Cursor | None = None
+    while not is_complete:
+        request = Take(held.lease, claimed.policy.capacity, merge=True, after=after)
+        [page] = yield Call("take", partial(held.store.take, [request], now=held.now()))
+        if page is None:  # the lease is lost: the call that ends the attempt says so
+            break
+        records, after, is_complete = records + len(page.records), page.after, page.complete
     return records
 
 
@@ -172,8 +173,9 @@ def unpack(reading: Reading, sealer: Sealer) -> Steps[tuple[Digest, list[Quarant
             raise reading.claimed.held.stale()
         records, broken = decode(reading.stored, sealer)
     lease = reading.claimed.held.lease
-    kept = tuple(records)
-    return Digest(lease.timeline, lease.digest_id, reading.revision, lease.attempt, reading.dropped, kept), quarantined
+    digest = Digest(lease.timeline, lease.digest_id, reading.revision, lease.attempt, reading.dropped, tuple(records))
+    reading.stored.clear()  # in place, where the page has them: hold no records twice while the next are decoded
+    return digest, quarantined
 
 
 def _quarantine(claimed: Claimed, broken: Sequence[tuple[str, str]]) -> Steps[list[Quarantined]]:

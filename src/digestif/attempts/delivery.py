@@ -1,20 +1,11 @@
-"""The delivery: a loaded digest in the hands of its handler, and what the receivers of its messages said."""
+"""The delivery: a digest during the call of its handler, and the receipts of its messages."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from digestif.attempts.leases import HeldLease, Now
-from digestif.attempts.stages import (
-    Carried,
-    Claimed,
-    Completed,
-    Judged,
-    JudgedCompleted,
-    JudgedUnstored,
-    Loaded,
-    Unstored,
-)
+from digestif.attempts.stages import Claimed, Completed, Judged, Loaded, Unstored
 from digestif.clock import wall_clock
 from digestif.core.machine import Plan, Slot, unreachable, who_got, who_never_can
 from digestif.core.policy import Policy
@@ -24,8 +15,7 @@ from digestif.core.times import Millis, to_millis, to_seconds
 from digestif.core.verdicts import Verdict
 from digestif.errors import ConfigError
 from digestif.ids import fresh_id
-from digestif.stores.base import HISTORY_KEYS, PAGE_RECORDS, Lease, Store
-from digestif.stores.off import OffStore
+from digestif.stores.base import PAGE_RECORDS, Lease, Store
 
 if TYPE_CHECKING:
     from digestif.attempts.handlers import Handler
@@ -53,12 +43,8 @@ class Delivery:
         self.answered: bool | None = None  # its channel answered, be it with a refusal; None: the handler can't tell
 
     def judged(self, verdict: Verdict) -> Judged:
-        """Return the attempt with the verdict on it, and without its records, whose memory is free then."""
-        loaded, digest = self.loaded, self.digest
-        keys = tuple([record.key for record in digest.records[:HISTORY_KEYS]])
-        carried = Carried(len(digest.records), digest.dropped, keys)
-        stage = _JUDGED[type(loaded)]
-        return stage(loaded.claimed, verdict, carried, loaded.plan, self.receipts, self.answered)
+        """Return the attempt with the verdict on it, and without its records."""
+        return self.loaded.judged(verdict, digest=self.digest, receipts=self.receipts, answered=self.answered)
 
     @property
     def is_frozen(self) -> bool:
@@ -83,7 +69,9 @@ class Delivery:
         ):  # enough records may make it due before
             return None
         now = to_millis(self.held.time())
-        due, window = now + self.loaded.cool_down, policy.window
+        plan = self.loaded.plan
+        cool_down = plan.cool_down if plan.given else policy.cool_down(self.held.lease.iteration + 1)
+        due, window = now + cool_down, policy.window
         try:
             opening = due if window is None else window.first(self.timeline, due, now)
         except ConfigError:  # a user's function for the time zone fails
@@ -128,17 +116,10 @@ class Delivery:
 class UnstoredDelivery(Delivery):
     """A delivery of a record that was never stored: there is no lease, and no further attempt."""
 
-    __slots__ = ("_asked",)
-
-    def __init__(self, loaded: Unstored, asked: Store) -> None:
-        super().__init__(loaded)
-        self._asked = asked  # about other timelines
+    __slots__ = ()
 
     def remove(self, keys: Sequence[str]) -> None:
         self._forget(keys, revision=self.digest.revision)
-
-    def slot_of(self, timeline: str) -> Slot:
-        return self._asked.inspect(timeline)
 
     def served(self) -> SkippedRecipients:
         return SkippedRecipients()
@@ -148,16 +129,19 @@ class UnstoredDelivery(Delivery):
 
 
 def unstored(
-    timeline: str, record: Record, policy: Policy, handler: "Handler", override: Override | None, *, now: Now
+    store: Store,
+    timeline: str,
+    record: Record,
+    policy: Policy,
+    handler: "Handler",
+    override: Override | None,
+    *,
+    now: Now,
 ) -> Unstored:
     """Return a record that is not stored as what a handler delivers, with a lease that no store has given."""
     at = now()
     began = to_millis(wall_clock()) if at is None else at
     lease = Lease(timeline, "", began, fresh_id(), 1, 0, 0, began, override=override)
-    held = HeldLease(lease, OffStore(), duration=0, now=now)
-    return Unstored(
-        Claimed(held, policy, 0.0, handler), Digest(timeline, lease.digest_id, 1, 1, 0, (record,)), 0, 0, Plan(0)
-    )
-
-
-_JUDGED = {Loaded: Judged, Completed: JudgedCompleted, Unstored: JudgedUnstored}
+    held = HeldLease(lease, store, duration=0, now=now)
+    digest = Digest(timeline, lease.digest_id, 1, 1, 0, (record,))
+    return Unstored(Claimed(held, policy, 0.0, handler), digest, 0, Plan(0))

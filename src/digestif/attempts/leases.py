@@ -56,7 +56,7 @@ class HeldLease:
     @property
     def is_running(self) -> bool:
         """True until the attempt has ended."""
-        return self in process()
+        return self in running()
 
     def store_time(self) -> Millis:
         """Return the time of the store without asking it: the lease says when it was given by the store's clock."""
@@ -185,7 +185,7 @@ def _clear_group(disturbed: Sequence[HeldLease]) -> None:
                 store.extend(leases, lease=page[0].duration, now=page[0].now(), alone=False)
 
 
-def process() -> Running:
+def running() -> Running:
     """Return the attempts that run in this process, of all engines."""
     return RUNNING
 

@@ -1,20 +1,22 @@
 """The life of a digest: one attempt to deliver it, from its lease to its end.
 
-    claim or open → admit → load: read, decode → deliver → judge → note what that says of the channel → end → report
+    claim or open → load (read, decode) → [complete, if at most once] → deliver → judge → note the channel → end, report
 
-Each step takes the value of one stage and returns that of the next: `Claimed`, `Loaded`, `Judged`, an event. The
-verdict may change once more when the channel is noted: a digest whose channel is closed waits for it.
+Each step takes the value of one stage and returns that of the next: `Claimed`, `Loaded`, `Judged`, an event. Timelines
+that a window or a closed channel may hold back are admitted before they are opened (see `Claims`). Noting the channel
+may change the verdict: if the channel is closed, the digest waits for it.
 
-A lost lease. Leases are renewed until their attempts have ended (`renew`). That a lease lapsed, or was taken away, is
-the answer of the next call of the store: LOST while the digest is read, otherwise False or StaleLease. The store has
-changed nothing then, and the attempt ends as LeaseLost.
+A lost lease. A worker renews a lease from the claim to the end of the attempt; `deliver` and `digest()` renew it while
+the handler or block runs. If a lease lapsed or was taken over, the next call of the store for it changes nothing: reads
+and ends are answered with None, and calls of a handler on its `Delivery` raise StaleLease. The attempt is reported as
+LeaseLost, and `deliver` and `block` raise StaleLease.
 
 At most once. The store completes the digest before its handler is called. It is delivered as `Completed` and judged as
 `JudgedCompleted`: nothing is left to end in the store, and only the outcome is reported. A record that is never stored
 goes the same way, without a lease.
 
-Interrupts. An attempt that is interrupted gives its digest back. If its generator is closed, nothing can call the store
-any more: the attempt is reported, and the lease lapses.
+Interrupts. An attempt that is interrupted gives its digest back (`_gives_back`). If its generator is closed, nothing
+can call the store any more: the attempt is reported, and the lease lapses.
 
 Suspects. A digest whose lease lapsed may have ended its worker. Suspects are tried as a `Group`, with no other attempt
 in the process, so that another lapse is evidence against one of them.
@@ -23,9 +25,10 @@ The steps are generators (see steps.py). `deliver` and `block` are the life of o
 worker takes the same steps a page at a time: `claim`, then a handler for each digest, then `judge` and `end`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from digestif.attempts.admission import Admissions, PolicySource
 from digestif.attempts.claims import ClaimedLeases, Claims
@@ -33,10 +36,9 @@ from digestif.attempts.contents import NO_PAGES, Progress, Reading, finish_merge
 from digestif.attempts.delivery import Delivery, UnstoredDelivery
 from digestif.attempts.failures import ends_failures, forget_failures_of, is_failure, keep_failures
 from digestif.attempts.handlers import Handler, Handlers
-from digestif.attempts.interrupts import BegunAttempts
-from digestif.attempts.judgement import verdict_on, verdict_on_block
+from digestif.attempts.judgement import BegunAttempts, judge, verdict_on, verdict_on_block
 from digestif.attempts.lease_watch import LeaseWatch
-from digestif.attempts.leases import Group, HeldLease, Now, Renewals, pages_of, process
+from digestif.attempts.leases import Group, HeldLease, Now, Renewals, pages_of, running
 from digestif.attempts.outages import Outages
 from digestif.attempts.plans import plan_after, refresh_openings
 from digestif.attempts.reports import Reports
@@ -64,11 +66,31 @@ from digestif.events.base import Events
 from digestif.stores.base import PAGE_RECORDS, Lease, Store, Taken
 from digestif.stores.codec import Sealer
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 UNREAD = "the store did not answer when it was read"
 NO_MEMORY = put_off("the worker holds enough records")
 SWITCHED_OFF = "its timeline is switched off"
 CLOSED = "its channel is unavailable"
 CLOSED_DELAY: Millis = 1_000  # then it is asked again whether the digest may be delivered
+
+
+def _gives_back(
+    steps: "Callable[Concatenate[Pipeline, BegunAttempts, P], Steps[T]]",
+) -> "Callable[Concatenate[Pipeline, P], Steps[T]]":
+    """Give back the digests of the attempts that steps have begun and not ended, if the steps are interrupted."""
+
+    @wraps(steps)
+    def guarded(self: "Pipeline", /, *args: P.args, **options: P.kwargs) -> Steps[T]:
+        begun = BegunAttempts()
+        try:
+            return (yield from steps(self, begun, *args, **options))
+        except BaseException as interrupt:
+            yield from self._give_back(begun, interrupt)
+            raise
+
+    return guarded
 
 
 class Pipeline:
@@ -102,26 +124,24 @@ class Pipeline:
 
     # The life of one digest
 
-    def deliver(self, timeline: str, handler: Handler, *, minimum_delay: Duration | None = None) -> Steps[bool]:
+    @_gives_back
+    def deliver(
+        self, begun: BegunAttempts, timeline: str, handler: Handler, *, minimum_delay: Duration | None = None
+    ) -> Steps[bool]:
         """Open a ready timeline and let its handler deliver it. True if the digest was delivered.
 
         Raises InvalidState or Busy if it can't be opened, StaleLease if the lease was lost.
         """
-        begun = BegunAttempts()
-        try:
-            claimed: Claimed = yield Call("open", partial(self._open, timeline, handler, begun))
-            loaded = yield from self._load_opened(claimed, minimum_delay)
-            if not loaded.digest:
-                yield from self._finish(Delivery(loaded).judged(DELIVERED))
-                return False
-            if handler.at_most_once:
-                loaded = yield from self._complete_opened(loaded, begun)
-            judged = yield from self._call_handler(loaded, handler, begun)
-            yield from self._finish(judged)
-        except BaseException as interrupt:
-            yield from self._give_back(begun, interrupt)
-            raise
-        return judged.verdict is DELIVERED
+        claimed: Claimed = yield Call("open", partial(self._open, timeline, handler, begun))
+        loaded = yield from self._load_opened(claimed, minimum_delay)
+        if not loaded.digest:
+            yield from self._finish(loaded.judged(DELIVERED))
+            return False
+        if handler.at_most_once:
+            loaded = yield from self._complete_opened(loaded, begun)
+        judged = yield from self._call_handler(loaded, handler, begun)
+        yield from self._finish(judged)
+        return judged.verdict.ending is Ending.DELIVERED
 
     def _call_handler(self, loaded: Loaded, handler: Handler, begun: BegunAttempts) -> Steps[Judged]:
         delivery = Delivery(loaded)
@@ -130,48 +150,44 @@ class Pipeline:
             error: BaseException | None = yield Deliver(delivery, handler)
         except Exception as failure:  # noqa: BLE001  # judged by the policy's rules
             error = failure
-        return self.judge(delivery, error)
+        try:
+            return judge(delivery, error)
+        finally:
+            del error  # whose traceback has this frame
 
-    def block(self, timeline: str, *, minimum_delay: Duration | None = None) -> Steps[None]:
+    @_gives_back
+    def block(self, begun: BegunAttempts, timeline: str, *, minimum_delay: Duration | None = None) -> Steps[None]:
         """Open a ready timeline for a block of the caller's; its digest may be empty. What the block raises is raised.
 
         Raises InvalidState or Busy if it can't be opened, StaleLease if the lease was lost.
         """
-        begun = BegunAttempts()
+        claimed: Claimed = yield Call("open", partial(self._open, timeline, None, begun))
+        delivery = Delivery((yield from self._load_opened(claimed, minimum_delay)))
+        begun.reach(delivery)
         try:
-            claimed: Claimed = yield Call("open", partial(self._open, timeline, None, begun))
-            delivery = Delivery((yield from self._load_opened(claimed, minimum_delay)))
-            begun.reach(delivery)
-            try:
-                yield Deliver(delivery, None)
-            except Exception as error:
-                verdict = verdict_on_block(claimed, error, len(delivery.digest))
-                yield from self._finish_quietly(delivery.judged(verdict))
-                raise
-            yield from self._finish(delivery.judged(DELIVERED))
-        except BaseException as interrupt:
-            yield from self._give_back(begun, interrupt)
+            yield Deliver(delivery, None)
+        except Exception as error:
+            verdict = verdict_on_block(claimed, error, len(delivery.digest))
+            yield from self._finish_quietly(delivery.judged(verdict))
             raise
+        yield from self._finish(delivery.judged(DELIVERED))
 
-    def deliver_unstored(self, loaded: Unstored) -> Steps[bool]:
-        """Deliver a record that is not stored. Raises what its handler raises; False if that was to discard it."""
+    @_gives_back
+    def deliver_unstored(self, begun: BegunAttempts, loaded: Unstored) -> Steps[bool]:
+        """Deliver a record that is not stored. Raises what its handler raises; False if the handler raised Discard."""
         handler = loaded.claimed.handler
         assert handler is not None
-        begun, delivery = BegunAttempts(), UnstoredDelivery(loaded, self.store)
+        delivery = UnstoredDelivery(loaded)
         begun.reach(delivery)
+        yield Call("begin", partial(running().begin, loaded.claimed.held))
         error: BaseException | None
         try:
-            yield Call("begin", partial(process().begin, loaded.claimed.held))
-            try:
-                error = yield Deliver(delivery, handler)
-            except (GeneratorExit, NotBegun):
-                raise
-            except BaseException as failure:  # noqa: BLE001  # raised below
-                error = failure
-            yield from self.end([self.judge(delivery, error)])
-        except BaseException as interrupt:
-            yield from self._give_back(begun, interrupt)
+            error = yield Deliver(delivery, handler)
+        except (GeneratorExit, NotBegun):
             raise
+        except BaseException as failure:  # noqa: BLE001  # raised below
+            error = failure
+        yield from self.end([judge(delivery, error)])
         if error is not None and not isinstance(error, Discard):
             raise error
         return error is None
@@ -186,50 +202,30 @@ class Pipeline:
 
     # Claim or open, and admit: in `Claims`, which asks for each timeline whether it may be delivered now
 
-    def claim(self, limit: int, *, room: Room, partitions: Collection[int] | None = None) -> Steps[Page]:
+    @_gives_back
+    def claim(
+        self, begun: BegunAttempts, limit: int, *, room: Room, partitions: Collection[int] | None = None
+    ) -> Steps[Page]:
         """Take at most `limit` digests that are due, in these partitions or in any, and load them for their handlers.
 
         Raises StoreError if no partition answers.
         """
-        begun = BegunAttempts()
-        try:
-            claimed, found = yield Call("claim", partial(self._claim, limit, partitions, begun))
-            page = yield from self._load_page(claimed, room, pages=found.pages)
-            page = yield from self._complete_page(page, begun)
-        except BaseException as interrupt:
-            yield from self._give_back(begun, interrupt)
-            raise
+        claimed, found = yield Call("claim", partial(self._claim, limit, partitions, begun))
+        page = yield from self._load_page(claimed, room, pages=found.pages)
+        page = yield from self._complete_page(page, begun)
         return page._replace(suspect_since=found.suspect_since, kept=found.kept)
 
-    def claim_suspects(self, size: int, *, alone: bool, room: Room) -> Steps[Page]:
+    @_gives_back
+    def claim_suspects(self, begun: BegunAttempts, size: int, *, alone: bool, room: Room) -> Steps[Page]:
         """Take a group of at most `size` digests whose lease lapsed, to be tried beside nothing else.
 
         `alone` says that nothing else runs in this worker.
         """
-        begun = BegunAttempts()
-        try:
-            claimed = yield Call("claim suspects", partial(self._claim_suspects, size, alone, begun))
-            page = yield from self._load_page(claimed, room)
-            page = yield from self._complete_page(page, begun)
-            lapsed = yield from self._let_lapse([each for each in page.judged if each.verdict is NO_MEMORY])
-        except BaseException as interrupt:
-            yield from self._give_back(begun, interrupt)
-            raise
+        claimed = yield Call("claim suspects", partial(self._claim_suspects, size, alone, begun))
+        page = yield from self._load_page(claimed, room)
+        page = yield from self._complete_page(page, begun)
+        lapsed = yield from self._let_lapse([each for each in page.judged if each.verdict is NO_MEMORY])
         return page._replace(judged=[each for each in page.judged if each not in lapsed])
-
-    def _let_lapse(self, judged: Sequence[Judged]) -> Steps[set[Judged]]:
-        """End the leases of suspects for which there is no memory, so that they stay suspects; return those ended."""
-        lapsed: set[Judged] = set()
-        for page in pages_of(judged):
-            lapse = partial(self.store.extend, [each.held.lease for each in page], lease=0, now=self.now(), alone=False)
-            try:
-                yield Call("let lapse", lapse)
-            except StoreError:
-                break
-            for each in page:
-                self.reports.ended(each, each.verdict.ending)
-            lapsed.update(page)
-        return lapsed
 
     def _open(self, timeline: str, handler: Handler | None, begun: BegunAttempts) -> Claimed:
         """Open a ready timeline.
@@ -237,7 +233,7 @@ class Pipeline:
         Raises InvalidState or Busy if it can't be opened, or may not be delivered now.
         """
         self.lease_watch.note_lease()
-        alone = process().is_idle
+        alone = running().is_idle
         lease = self._claims.open(timeline, alone=alone)
         return self._begin(lease, handler, Group() if alone and lease.lapses else None, begun)
 
@@ -247,13 +243,13 @@ class Pipeline:
         self.lease_watch.note_lease()
         began = monotonic()
         found = self._claims.claim(limit, partitions)
-        # Records that a claim reads along are used while the lease is young. After a slow claim, `take` reads them.
+        # Records that a claim reads along are used while the lease is young. After a slow claim they are read again.
         is_young = monotonic() - began < to_seconds(self.leases.duration) / 2
         claimed = [self._begin(lease, self.handlers.find(lease.timeline), None, begun) for lease in found.leases]
         return claimed, found if is_young else found._replace(pages=NO_PAGES)
 
     def _claim_suspects(self, size: int, alone: bool, begun: BegunAttempts) -> list[Claimed]:
-        alone = alone and process().is_idle
+        alone = alone and running().is_idle
         leases = self._claims.claim_suspects(size, alone=alone)
         group = Group() if alone else None
         return [self._begin(lease, self.handlers.find(lease.timeline), group, begun) for lease in leases]
@@ -266,9 +262,9 @@ class Pipeline:
         begun.reach(claimed)
         self.leases.add(held)
         try:
-            process().begin(held)
+            running().begin(held)
         finally:
-            if held.runs_in is not None:  # also if an interrupt came while the groups of others were cleared
+            if held.is_running:  # also if an interrupt came while the groups of others were cleared
                 self.reports.begun(claimed)
         if lease.override is not None:
             refresh_openings(claimed, lease.override)
@@ -277,7 +273,7 @@ class Pipeline:
     # Load: read the records, then decode them
 
     def _load_opened(self, claimed: Claimed, minimum_delay: Duration | None) -> Steps[Loaded]:
-        """Load a digest that was opened. Errors are raised, and count as failures unless they are of the store.
+        """Load a digest that was opened. Errors are raised once the attempt has ended.
 
         Raises InvalidState if it is buried as poison, or discarded because people switched its timeline off.
         """
@@ -290,16 +286,10 @@ class Pipeline:
         try:
             yield from read(self.store, [reading], room=Room(), sealer=self._sealer)
             return (yield from self._decode(reading, minimum_delay))
-        except StaleLease:
-            self.reports.lost(claimed.held)
-            raise
-        except StoreError:
-            yield from self._finish_quietly(Judged(claimed, put_off(UNREAD), reading.carried()))
-            raise
         except Exception as error:
-            unread = int(reading.progress is not Progress.WHOLE)  # then it may not be empty
-            verdict = verdict_on_block(claimed, error, max(len(reading.stored), unread))
-            yield from self._finish_quietly(Judged(claimed, verdict, reading.carried()))
+            judged = self._judge_unloaded(reading, error)
+            if judged is not None:
+                yield from self._finish_quietly(judged)
             raise
 
     def _load_page(
@@ -339,11 +329,21 @@ class Pipeline:
             return Judged(claimed, put_off("no handler is free for it", delay=room.delay(handler.kind)))
         return early
 
-    def _load(self, reading: Reading, room: Room, error: Exception | None) -> Steps[Loaded | Judged | None]:
-        """Decode a digest that was read, unless there is no memory for it; None if its lease is lost.
+    def _judge_claimed(self, claimed: Claimed, minimum_delay: Duration | None) -> Steps[Judged | None]:
+        """Judge a digest that no handler may see: it ends its workers, or is switched off. None for any other."""
+        lease, plan, records = claimed.held.lease, Plan(0), 0
+        is_off = lease.override is not None and lease.override.off
+        verdict = verdict_on(claimed, Discard(SWITCHED_OFF)) if is_off else poison(lease.lapses_alone, claimed.policy)
+        if verdict is None:
+            return None
+        with suppress(Exception):  # a policy that fails must not keep it from ending
+            plan = plan_after(claimed, self.policies, iteration=lease.iteration + 1, minimum_delay=minimum_delay)
+        with suppress(StoreError):  # then the burial fails, too, and the digest comes again
+            records = yield from finish_merge(claimed)
+        return Judged(claimed, verdict, Carried(records), plan)
 
-        A policy or codec that fails is judged as a handler is.
-        """
+    def _load(self, reading: Reading, room: Room, error: Exception | None) -> Steps[Loaded | Judged | None]:
+        """Decode a digest that was read, unless there is no memory for it; None if its lease is lost."""
         claimed = reading.claimed
         try:
             if error is not None:
@@ -354,14 +354,27 @@ class Pipeline:
                 reading.clear()
                 return Judged(claimed, NO_MEMORY)
             loaded = yield from self._decode(reading, None)
-        except StaleLease:
+        except Exception as failure:  # noqa: BLE001  # judged
+            return self._judge_unloaded(reading, failure)
+        return loaded if loaded.digest else loaded.judged(DELIVERED)
+
+    def _judge_unloaded(self, reading: Reading, error: Exception) -> Judged | None:
+        """Judge a digest that could not be loaded; None if its lease is lost, which is reported.
+
+        A policy or codec that fails is judged as if the handler or block had failed.
+        """
+        claimed = reading.claimed
+        if isinstance(error, StaleLease):
             self.reports.lost(claimed.held)
             return None
-        except StoreError:
-            return Judged(claimed, put_off(UNREAD), reading.carried())
-        except Exception as failure:  # noqa: BLE001  # judged
-            return Judged(claimed, verdict_on(claimed, failure), reading.carried())
-        return loaded if loaded.digest else Delivery(loaded).judged(DELIVERED)
+        if isinstance(error, StoreError):
+            verdict = put_off(UNREAD)
+        elif claimed.handler is not None:
+            verdict = verdict_on(claimed, error)
+        else:
+            unread = int(reading.progress is not Progress.WHOLE)  # then the digest may not be empty
+            verdict = verdict_on_block(claimed, error, max(len(reading.stored), unread))
+        return Judged(claimed, verdict, reading.carried())
 
     def _decode(self, reading: Reading, minimum_delay: Duration | None) -> Steps[Loaded]:
         """Decode what was read, and plan how the timeline goes on: a policy that fails does so before the delivery."""
@@ -369,11 +382,11 @@ class Pipeline:
         if reading.progress is Progress.LOST:
             raise claimed.held.stale()
         iteration = claimed.held.lease.iteration + 1 if reading.stored else 0
-        cool_down, plan = plan_after(claimed, self.policies, iteration=iteration, minimum_delay=minimum_delay)
+        plan = plan_after(claimed, self.policies, iteration=iteration, minimum_delay=minimum_delay)
         digest, quarantined = yield from unpack(reading, self._sealer)
         for event in quarantined:
             self.events.emit(event)
-        return Loaded(claimed, digest, reading.weight, cool_down, plan)
+        return Loaded(claimed, digest, reading.weight, plan)
 
     # At most once: complete before the delivery
 
@@ -405,7 +418,8 @@ class Pipeline:
     def _complete(self, loaded: Sequence[Loaded], begun: BegunAttempts) -> Steps[Completions]:
         """Complete digests in the store, unless their channel is closed.
 
-        If the store gives no answer, the digest is given back. The store refuses that if it was completed after all.
+        If the store does not answer, release the digest. If it was completed after all, the release finds no lease, and
+        the attempt is reported as LeaseLost: its records count as delivered, and no handler has seen them.
         """
         wanted: list[Loaded] = []
         ready: list[Loaded] = []
@@ -414,47 +428,28 @@ class Pipeline:
         yield Call("look at channels", partial(self._outages.refresh, self.now(), even_if_fresh=True))
         for each in loaded:
             if self._outages.is_closed(each.digest.timeline, now=each.claimed.held.store_time()):
-                refused.append(Delivery(each).judged(put_off(CLOSED, delay=CLOSED_DELAY)))
+                refused.append(each.judged(put_off(CLOSED, delay=CLOSED_DELAY)))
             else:
                 wanted.append(each)
         for page in pages_of(wanted):
-            completions = [Delivery(each).judged(DELIVERED) for each in page]
+            completions = [each.judged(DELIVERED) for each in page]
             try:
                 answers = yield from submit(self.store, completions, now=self.now())
                 for each, answer in zip(page, answers, strict=True):
                     if isinstance(answer, StoreError):
                         error = answer
-                        refused.append(Delivery(each).judged(give_back(begun=False)))
+                        refused.append(each.judged(give_back(begun=False)))
                     elif answer is None:
                         self.reports.lost(each.claimed.held)
                     else:
-                        completed = Completed(each.claimed, each.digest, each.weight, each.cool_down, each.plan)
+                        completed = Completed(each.claimed, each.digest, each.weight, each.plan)
                         begun.reach(completed)
                         self.leases.drop(each.claimed.held)
                         ready.append(completed)
             except BaseException as interrupt:  # whether the store has completed them is unknown
-                self._abandon(completions, interrupt)
+                self.abandon(completions, interrupt)
                 raise
         return Completions(ready, refused, error)
-
-    # Judge
-
-    def judge(self, delivery: Delivery, error: BaseException | None) -> Judged:
-        """Decide what the error of a handler, or None, means for the digest."""
-        return delivery.judged(verdict_on(delivery.loaded.claimed, error))
-
-    def _judge_claimed(self, claimed: Claimed, minimum_delay: Duration | None) -> Steps[Judged | None]:
-        """Judge a digest that no handler may see: it ends its workers, or is switched off. None for any other."""
-        lease, plan, records = claimed.held.lease, Plan(0), 0
-        is_off = lease.override is not None and lease.override.off
-        verdict = verdict_on(claimed, Discard(SWITCHED_OFF)) if is_off else poison(lease.lapses_alone, claimed.policy)
-        if verdict is None:
-            return None
-        with suppress(Exception):  # a policy that fails must not keep it from ending
-            _, plan = plan_after(claimed, self.policies, iteration=lease.iteration + 1, minimum_delay=minimum_delay)
-        with suppress(StoreError):  # then the burial fails, too, and the digest comes again
-            records = yield from finish_merge(claimed)
-        return Judged(claimed, verdict, Carried(records), plan)
 
     # End and report
 
@@ -480,6 +475,20 @@ class Pipeline:
             yield from self._sweep()
         return answers
 
+    def _let_lapse(self, judged: Sequence[Judged]) -> Steps[set[Judged]]:
+        """End the leases of suspects for which there is no memory, so that they stay suspects; return those ended."""
+        lapsed: set[Judged] = set()
+        for page in pages_of(judged):
+            lapse = partial(self.store.extend, [each.held.lease for each in page], lease=0, now=self.now(), alone=False)
+            try:
+                yield Call("let lapse", lapse)
+            except StoreError:
+                break
+            for each in page:
+                self.reports.ended(each, each.verdict.ending)
+            lapsed.update(page)
+        return lapsed
+
     def _sweep(self) -> Steps[None]:
         """Remove the records of large digests that have ended."""
         with suppress(StoreError):  # maintenance sweeps them later
@@ -491,7 +500,7 @@ class Pipeline:
         try:
             [answer] = yield from self.end([judged])
         except BaseException as interrupt:  # whether the store has ended it is unknown
-            self._abandon([judged], interrupt)
+            self.abandon([judged], interrupt)
             raise
         if isinstance(answer, StoreError):
             self.reports.abandoned(judged, answer)
@@ -499,10 +508,12 @@ class Pipeline:
         if answer is None:
             raise judged.held.stale()
 
-    def _abandon(self, judged: Sequence[Judged], interrupt: BaseException) -> None:
-        """Report attempts whose call of the store was interrupted, unless they have ended."""
+    def abandon(self, judged: Sequence[Judged], interrupt: BaseException) -> StoreError:
+        """Report attempts that an error kept from ending, unless they have ended. Return what is said of the store."""
+        error = StoreUnavailable(f"interrupted by {reason_of(interrupt)}")
         for each in judged:
-            self.reports.abandoned(each, StoreUnavailable(f"interrupted by {reason_of(interrupt)}"))
+            self.reports.abandoned(each, error)
+        return error
 
     def _finish_quietly(self, judged: Judged) -> Steps[None]:
         """End an attempt and swallow errors of the store: the caller is about to raise a more important one."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from digestif.attempts.leases import HeldLease, Renewals, process
+from digestif.attempts.leases import HeldLease, Renewals, running
 from digestif.attempts.stages import Claimed, Judged, JudgedCompleted
 from digestif.attempts.submission import Answer, Unanswerable
 from digestif.core.times import to_seconds
@@ -60,13 +60,19 @@ class Reports:
         self._end(held, LeaseLost(**_who(held)))
 
     def abandoned(self, judged: Judged, error: StoreError) -> None:
-        """Report an attempt that the store could not end: its lease lapses."""
-        self._end(judged.held, Unsettled(**_who(judged.held), ending=judged.verdict.ending.value, error=error))
+        """Report an attempt that the store could not end: its lease lapses.
+
+        If the store had its digest no more, nothing was left to end: report the outcome.
+        """
+        if isinstance(judged, JudgedCompleted):
+            self._end(judged.held, _ended_completed(judged))
+        else:
+            self._end(judged.held, Unsettled(**_who(judged.held), ending=judged.verdict.ending.value, error=error))
 
     def _end(self, held: HeldLease, event: Ended) -> None:
         """Stop renewing the lease, and emit the one event of the end, unless that was done before."""
         self._leases.drop(held)
-        if process().end(held):
+        if running().end(held):
             self._counts[type(event)] += 1
             self._events.emit(event)
 

@@ -14,6 +14,7 @@ from digestif.core.records import Digest
 from digestif.core.times import Millis
 from digestif.core.verdicts import Verdict
 from digestif.errors import StoreError
+from digestif.stores.base import HISTORY_KEYS
 
 if TYPE_CHECKING:
     from digestif.attempts.handlers import Handler
@@ -34,8 +35,24 @@ class Loaded(Struct, frozen=True, eq=False):
     claimed: Claimed
     digest: Digest
     weight: int  # bytes of its records, about as many as they take in memory
-    cool_down: Millis  # after it was delivered or buried
-    plan: Plan  # the same by the policy in the code
+    plan: Plan
+
+    def judged(
+        self,
+        verdict: Verdict,
+        *,
+        digest: Digest | None = None,
+        receipts: tuple[str, ...] = (),
+        answered: bool | None = None,
+    ) -> "Judged":
+        """Return the attempt with the verdict on it, and without its records, whose memory is free then.
+
+        `digest` is what a handler has left of the digest.
+        """
+        left = self.digest if digest is None else digest
+        keys = tuple([record.key for record in left.records[:HISTORY_KEYS]])
+        carried = Carried(len(left.records), left.dropped, keys)
+        return JUDGED[type(self)](self.claimed, verdict, carried, self.plan, receipts, answered)
 
 
 class Completed(Loaded, frozen=True, eq=False):
@@ -77,6 +94,9 @@ class JudgedUnstored(JudgedCompleted, frozen=True, eq=False):
     """An attempt to deliver a record that was never stored."""
 
 
+JUDGED = {Loaded: Judged, Completed: JudgedCompleted, Unstored: JudgedUnstored}
+
+
 class Page(NamedTuple):
     """The digests of one claim: loaded for handlers, or judged already."""
 
@@ -89,7 +109,7 @@ class Page(NamedTuple):
 
 
 class Completions(NamedTuple):
-    """What became of digests that were to be completed before their delivery."""
+    """The result of completing digests that are delivered at most once."""
 
     ready: list[Loaded]  # completed: they may be delivered
     refused: list[Judged]  # may not: their channel is closed, or the store gave no answer

@@ -1,8 +1,8 @@
-"""Steps: the requests of an attempt, one after the other. Their order is written once, in generators; drivers obey.
+"""Steps: an attempt as a generator of requests, which a blocking or an asynchronous driver carries out.
 
-A generator of steps yields a `Call` for the store, or something that only its driver can do (`Deliver`, `Accept`). It
-is sent the answer, or the error is thrown into it. A program that drives a generator by hand can stop it between any
-two steps.
+A generator of steps yields a `Call` of the store, or something that only its driver can do (`Deliver`, `Accept`,
+`GoOn`). It is sent the answer, or the error is thrown into it. A program that drives a generator by hand can stop it
+between any two steps.
 """
 
 from collections.abc import Callable, Generator
@@ -19,7 +19,7 @@ E = TypeVar("E")
 class Call(NamedTuple):
     """A call of the store, or of something else that blocks."""
 
-    name: str
+    name: str  # of the step, for programs that drive steps by hand
     run: Callable[[], Any]
 
 
@@ -38,7 +38,11 @@ class Accept(NamedTuple):
     options: dict[str, Any]
 
 
-Request: TypeAlias = Deliver | Accept
+class GoOn(NamedTuple):
+    """Go on with another digest. A driver whose caller no longer waits throws NotBegun instead."""
+
+
+Request: TypeAlias = Deliver | Accept | GoOn
 Steps: TypeAlias = Generator[Call | Request, Any, T]
 
 
@@ -98,7 +102,7 @@ def follow(steps: Steps[Any], step: Call | Request | Finished) -> Request | Fini
     while isinstance(step, Call):
         answer: Any = None
         error: BaseException | None = None
-        try:
+        try:  # here, not in a function: an interrupt at its start would not reach the steps
             answer = step.run()
         except BaseException as failure:  # noqa: BLE001  # thrown into the steps
             error = failure

@@ -151,7 +151,7 @@ def _burial(judged: Judged) -> Burial:
 
 def _discard(store: Store, judged: Sequence[Judged], now: Millis | None) -> Sequence[Done]:
     """Bury digests, and discard their dead letters. What can't be discarded stays buried."""
-    done: list[Done] = [is_buried and Ending.BURIED for is_buried in _bury(store, judged, now)]
+    done: list[Done] = [Ending.BURIED if is_buried else False for is_buried in _bury(store, judged, now)]
     for place, each in enumerate(judged):
         if done[place]:
             with suppress(StoreError):

@@ -142,7 +142,7 @@ class LeaseLost(Ended):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsettled(Ended):
-    """The store did not answer the call that ends an attempt: the lease lapses, and the digest comes again."""
+    """The attempt could not be ended in the store: the lease lapses, and the digest comes again."""
 
     level: ClassVar[int] = logging.ERROR
     ending: str  # that was to be stored

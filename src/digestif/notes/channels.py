@@ -1,7 +1,8 @@
 """The note about channels that do not work. A change emits events and recalls timelines.
 
-The note is read at most once a second. While the store does not answer, all channels count as open, and the store is
-not asked again for a few seconds, so that attempts do not wait for it.
+The note is read at most once a second, except before an at-most-once completion, or if the time is given. While the
+store does not answer, all channels count as open, and it is asked again after a few seconds, so that attempts do not
+wait for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -93,7 +94,8 @@ class ChannelNotes:
         """Change what is noted about a channel, emit ChannelDown or ChannelUp, and return the outage; None if none is.
 
         If the outage has times from before a clock was set back, the timelines that wait until these times are recalled
-        first. If the note can't be written, the return value is changed all the same, and no other digest is affected.
+        first. If the note can't be written, the changed outage is returned to this caller only; other attempts go on
+        with the noted one.
         """
 
         def recall_and_change(it: Outage | None) -> Outage | None:

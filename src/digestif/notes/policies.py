@@ -20,7 +20,7 @@ class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
         return isinstance(other, Fingerprint) and msgspec.json.encode(self) == msgspec.json.encode(other)
 
 
-def noted_policies(store: Store) -> Note[Fingerprint | None]:
+def fingerprint_note(store: Store) -> Note[Fingerprint | None]:
     return Note(store, "policies", decode=msgspec.json.Decoder(Fingerprint).decode, empty=None)
 
 

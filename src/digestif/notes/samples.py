@@ -29,6 +29,7 @@ class Sampler:
         at = store.time(0) if now is None else now
         if not store.enabled or self._last == at // INTERVAL:
             return False
+        self._last = at // INTERVAL  # first: a store that refuses the note is not surveyed again at each tick
 
         def with_sample(hour: HourNote) -> HourNote:
             if hour.has(at):
@@ -37,7 +38,6 @@ class Sampler:
             return hour.with_row(astuple(sample(store.ledger(), standing, store.digests_delivered(), now=at)))
 
         before, after = _hour_note(store, at // HOUR).update(with_sample)
-        self._last = at // INTERVAL
         return before != after
 
 

@@ -13,7 +13,7 @@ from digestif.attempts.submission import Unanswerable
 from digestif.errors import StoreError
 from digestif.events.engine import StoreFailed
 from digestif.stores.base import PAGE_TIMELINES
-from digestif.threads import DaemonThreads
+from digestif.threads import DaemonThreads, outcome
 from digestif.worker.limits import DEFAULT, Tuning
 
 
@@ -34,7 +34,7 @@ class Endings:
         self._fresh = _Queue(is_retry=False)
         self._failed = _Queue(is_retry=True)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False  # no attempt is ended in the store any more
+        self._is_closed = False  # `close` has given up: later attempts are only reported
 
     @property
     def waiting(self) -> int:
@@ -79,10 +79,13 @@ class Endings:
         page = [waiting.popleft() for _ in range(min(len(waiting), PAGE_TIMELINES))]
         call = partial(run, self._pipeline.end(page))
         try:
-            answers = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            answers, failure = await asyncio.get_running_loop().run_in_executor(self._threads, outcome, call)
         except asyncio.CancelledError:  # the worker ends before the answer comes
             waiting.extend(page)
             raise
+        if answers is None:  # a user's clock or channel function failed
+            assert failure is not None
+            return self._pipeline.abandon(page, failure)
         errors = []
         for one, answer in zip(page, answers, strict=True):
             if isinstance(answer, StoreError):

@@ -8,7 +8,7 @@ from typing import Any
 
 from digestif.attempts.delivery import Delivery
 from digestif.attempts.handlers import Handler, Kind
-from digestif.attempts.pipeline import Pipeline
+from digestif.attempts.judgement import judge
 from digestif.attempts.stages import Judged, Loaded
 from digestif.attempts.steps import NotBegun
 from digestif.core.verdicts import give_back
@@ -21,18 +21,16 @@ class Execution:
 
     def __init__(
         self,
-        pipeline: Pipeline,
         limits: Limits,
         *,
         on_judged: Callable[[list[Judged]], None],
         cancel_seconds: float,
     ) -> None:
-        self._pipeline = pipeline
         self._on_judged = on_judged
         self._cancel_seconds = cancel_seconds
         self._coroutines = asyncio.Semaphore(limits.concurrency)
         self._threads = DaemonThreads(limits.threads, "digestif-handler")
-        self._running: dict[asyncio.Task[None], Sequence[Loaded]] = {}
+        self._running: dict[asyncio.Task[None], Sequence[Delivery]] = {}
         self._counts = dict.fromkeys(Kind, 0)
         self.weight = 0  # bytes of the records that handlers hold
         self._is_giving_up = False
@@ -45,7 +43,7 @@ class Execution:
     @property
     def timelines(self) -> list[str]:
         """The timelines whose handlers are running."""
-        return [each.digest.timeline for loaded in self._running.values() for each in loaded]
+        return [each.timeline for deliveries in self._running.values() for each in deliveries]
 
     def count(self, kind: Kind) -> int:
         """Return how many digests handlers of this kind are called with."""
@@ -57,8 +55,9 @@ class Execution:
             weight = 0
             for each in group:
                 weight += each.weight
-            task = asyncio.get_running_loop().create_task(self._run(handler, group, weight))
-            self._running[task] = group
+            deliveries = list(map(Delivery, group))
+            task = asyncio.get_running_loop().create_task(self._run(handler, deliveries, weight))
+            self._running[task] = deliveries
             self._counts[handler.kind] += len(group)
             self.weight += weight
 
@@ -74,25 +73,24 @@ class Execution:
         for task in left:
             task.cancel()
         await self.finished(self._cancel_seconds)
-        unfinished = {task: loaded for task, loaded in left.items() if task in self._running}
-        for task, loaded in unfinished.items():
+        unfinished = {task: deliveries for task, deliveries in left.items() if task in self._running}
+        for task, deliveries in unfinished.items():
             verdict = give_back(begun=not task.done())  # one that was cancelled before its first step is done
-            self._on_judged([Delivery(each).judged(verdict) for each in loaded])
+            self._on_judged([each.judged(verdict) for each in deliveries])
         self._threads.shutdown()
 
-    async def _run(self, handler: Handler, loaded: Sequence[Loaded], weight: int) -> None:
+    async def _run(self, handler: Handler, deliveries: Sequence[Delivery], weight: int) -> None:
         task = asyncio.current_task()
         assert task is not None
-        deliveries = list(map(Delivery, loaded))
         judged: list[Judged] = []
         try:
             errors = await self._errors(handler, deliveries)
-            judged = [self._pipeline.judge(each, error) for each, error in zip(deliveries, errors, strict=True)]
+            judged = [judge(each, error) for each, error in zip(deliveries, errors, strict=True)]
         except NotBegun:
             judged = [each.judged(give_back(begun=False)) for each in deliveries]
         except asyncio.CancelledError as error:
             if not self._is_giving_up and not task.cancelling():  # raised by the handler itself
-                judged = [self._pipeline.judge(each, error) for each in deliveries]
+                judged = [judge(each, error) for each in deliveries]
         finally:
             judged = judged or [each.judged(give_back(begun=True)) for each in deliveries]  # it did not get to the end
             del self._running[task]  # before `on_judged`, which counts the free places

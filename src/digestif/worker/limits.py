@@ -24,7 +24,7 @@ class Tuning(NamedTuple):
     records: int = RECORDS  # that a claim reads before it gives back the rest of its digests
     maintenance: float = 10.0  # between two looks for expired records
     look_again: float = 1.0  # while all handlers are busy
-    slow: float = 1.5  # after which another claim is made beside one that may wait for one of several servers
+    slow: float = 1.5  # after which a second claim begins beside the first, if the store has several servers
     hold_back: float = 0.1  # that a claim waits for attempts that may end soon
     pauses: tuple[float, float] = (0.1, 5.0)  # after a failure of the store: the first, doubled up to the longest
     last_calls: float = 5.0  # for ending attempts in the store, when the worker stops

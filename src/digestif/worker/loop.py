@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from digestif.attempts.delivery import Delivery
-from digestif.attempts.leases import HeldLease, process
+from digestif.attempts.leases import HeldLease, running
 from digestif.attempts.maintenance import maintain
 from digestif.attempts.pipeline import Pipeline
 from digestif.attempts.stages import Judged, Page
@@ -54,9 +53,11 @@ class Loop:
     ) -> None:
         self._pipeline = pipeline
         self.tuning = tuning
-        self._threads = DaemonThreads(8, "digestif-store")  # two claims, ending, waiting, planning, presence, hanging
+        self._threads = DaemonThreads(
+            8, "digestif-store"
+        )  # side by side: two claims, two ends, wake-ups, planning, presence, samples
         self._changed = asyncio.Event()  # a place may be free
-        self._execution = Execution(pipeline, limits, on_judged=self._on_judged, cancel_seconds=tuning.cancel)
+        self._execution = Execution(limits, on_judged=self._on_judged, cancel_seconds=tuning.cancel)
         self._endings = Endings(pipeline, self._threads, on_ended=self._changed.set, tuning=tuning)
         self._capacity = Capacity(pipeline.handlers, limits, self._execution, tuning=tuning)
         self.suspects = suspects or Suspects(
@@ -134,7 +135,7 @@ class Loop:
 
     def _is_alone(self) -> bool:
         """True if nothing runs here, nor in another worker of this process."""
-        return not self._capacity.claims and not self._execution.attempts and process().is_idle
+        return not self._capacity.claims and not self._execution.attempts and running().is_idle
 
     async def _take_on(self, claim: Steps[Page], places: Places) -> Page:
         future = asyncio.ensure_future(self.in_thread(partial(run, claim)))
@@ -151,7 +152,7 @@ class Loop:
             return
         page = claim.result()
         if self._is_stopping:  # the claim was under way when it stopped
-            self._endings.end([Delivery(each).judged(give_back(begun=False)) for each in page.loaded])
+            self._endings.end([each.judged(give_back(begun=False)) for each in page.loaded])
         else:
             self._execution.start(page.loaded)
         self._endings.end(page.judged)

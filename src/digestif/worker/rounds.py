@@ -1,17 +1,16 @@
 """The rounds of a worker: claim after claim until it stops, and a second one beside the first while that helps."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import Any
 
 from digestif.attempts.pipeline import Pipeline
 from digestif.clock import monotonic
 from digestif.errors import StoreError, StoreUnavailable
 from digestif.events.engine import StoreFailed
 from digestif.stores.base import Wakeups
-from digestif.worker.background import beside
-from digestif.worker.hints import Hints
 from digestif.worker.loop import Loop
 
 Wait = Callable[[], Awaitable[frozenset[int] | None]]  # waits, and returns the partitions to claim from then
@@ -100,6 +99,37 @@ class Rounds:
                 f"the store has not answered once in {seconds:g} s{reason}; check its address and password, or let the "
                 "worker wait for it (--wait, start_timeout=None)"
             ) from self._last_error
+
+
+class Hints:
+    """Where an idle worker looks next: hints name partitions. Every `poll` seconds it looks at all of them."""
+
+    def __init__(self, wakeups: Wakeups, *, poll: float, clock: Callable[[], float] = monotonic) -> None:
+        self._wakeups = wakeups
+        self._poll = poll
+        self._clock = clock
+        self._named: frozenset[int] | None = None  # by the last hints
+        self._looked_at = 0.0  # the last claim from all partitions ended
+
+    def wait(self) -> frozenset[int] | None:
+        """Wait, and return the partitions to claim from then; None: all of them."""
+        if self._named is None:
+            self._looked_at = self._clock()
+        look_at = self._looked_at + self._poll
+        named = self._wakeups.wait_where(max(0.0, look_at - self._clock()))
+        self._named = None if self._clock() >= look_at else named
+        return self._named
+
+
+@asynccontextmanager
+async def beside(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[Sequence[asyncio.Task[None]]]:
+    """Run coroutines beside the block; cancel them at its end."""
+    tasks = [asyncio.create_task(each) for each in coroutines]
+    try:
+        yield tasks
+    finally:
+        for each in tasks:
+            each.cancel()
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

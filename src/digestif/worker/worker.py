@@ -15,14 +15,13 @@ from digestif.errors import ConfigError, StoreError, StoreUnavailable
 from digestif.events.engine import ShortWindow, StoreFailed, WorkerStarted, WorkerStopping
 from digestif.ids import chance, fresh_id
 from digestif.notes.samples import Sampler
-from digestif.worker.background import beside
 from digestif.worker.clock_watch import ClockWatch
 from digestif.worker.drain import Drain
 from digestif.worker.limits import DEFAULT, Limits
 from digestif.worker.loop import Loop
 from digestif.worker.options import check_count, check_seconds
 from digestif.worker.presence import Presence
-from digestif.worker.rounds import Rounds
+from digestif.worker.rounds import Rounds, beside
 from digestif.worker.signals import run
 from digestif.worker.suspects import Suspects
 

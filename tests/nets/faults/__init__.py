@@ -8,6 +8,7 @@ fault fits its function, and `./dev test torture/test_nets.py -k "words and it a
 
 from tests.nets.faults import (
     accounts,
+    attempts,
     clocks,
     moves,
     origin,
@@ -23,6 +24,7 @@ from tests.nets.planting import FAULTS
 __all__ = [
     "FAULTS",
     "accounts",
+    "attempts",
     "clocks",
     "moves",
     "origin",

@@ -1,4 +1,4 @@
-"""Faults in what the calendar makes of due times, and in who asks it."""
+"""Faults in windows: due times, admission, retries."""
 
 from msgspec.structs import replace
 

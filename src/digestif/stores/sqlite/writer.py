@@ -64,7 +64,7 @@ class Writer:
             if job.wake is not None and not page.is_awake:
                 job.wake.acquire()  # until the leader has run the page, or was interrupted
             if not page.is_over:
-                self._run_page(page)
+                holding(self._turn, self._run_page, page)
         except BaseException:
             job.is_abandoned = True
             raise
@@ -90,23 +90,19 @@ class Writer:
         return page
 
     def _run_page(self, page: "Page") -> None:
-        """Run a page when it is its turn, in this process and then among processes. Errors are those of its jobs."""
-        try:
-            self._turn.acquire()
-            if not page.is_over:  # the threads of an interrupted page come here one after the other
-                try:
-                    holding(self._joining, self._end_joining, page)
-                    self._lock.run_locked(self._commit, page)
-                except (sqlite3.Error, OSError) as error:
-                    page.fail(page.jobs, translated(error, self._database.name), cause=error)
-                except DigestifError as error:
-                    page.fail(page.jobs, error)
-                page.is_over = True
-        finally:
-            try:  # noqa: SIM105  # contextlib.suppress is written in Python
-                self._turn.release()
-            except RuntimeError:  # interrupted before it was acquired
-                pass
+        """Run a page in its turn, once it is the turn of this process. Errors are those of its jobs.
+
+        The threads of a page whose leader was interrupted come here one after the other.
+        """
+        if not page.is_over and not page.is_committed:
+            try:
+                holding(self._joining, self._end_joining, page)
+                self._lock.run_locked(self._commit, page)
+            except (sqlite3.Error, OSError) as error:
+                page.fail(page.jobs, translated(error, self._database.name), cause=error)
+            except DigestifError as error:
+                page.fail(page.jobs, error)
+        page.is_over = True
 
     def _end_joining(self, page: "Page") -> None:
         if self._page is page:
@@ -172,8 +168,9 @@ class Writer:
         if self.connection is None:
             self._database.refuse_read_only()
             self._reserve.before_opening()
-            self.connection = self._database.connect(make_room=self._reserve.give_way)
-            self._reserve.after_opening(self.connection)
+            connection = self._database.connect(make_room=self._reserve.give_way)
+            self._reserve.after_opening(connection)
+            self.connection = connection  # last: if an interrupt comes before, all of this is done again
         elif self._database.identity() != self.connection.file:
             self._lose_file()
         return self.connection

@@ -11,6 +11,7 @@ import pytest
 from digestif import Digest, Digests, InvalidState, Policy, Record, Retry, Worker
 from digestif.attempts.delivery import Delivery
 from digestif.attempts.failures import COLLECTION
+from digestif.attempts.judgement import judge
 from digestif.attempts.maintenance import maintain
 from digestif.attempts.room import Room
 from digestif.attempts.steps import run
@@ -535,6 +536,6 @@ def step(digests: Digests, *, now: float, is_killed: bool = False) -> None:
         handler = delivery.loaded.claimed.handler
         assert handler is not None
         handler.call([delivery])
-        judged.append(pipeline.judge(delivery, None))
+        judged.append(judge(delivery, None))
     if not is_killed:
         run(pipeline.end(judged))

@@ -25,6 +25,7 @@ from digestif import (
     Worker,
 )
 from digestif.attempts.delivery import Delivery
+from digestif.attempts.judgement import judge
 from digestif.attempts.room import Room
 from digestif.attempts.steps import run
 from digestif.core.verdicts import DELIVERED
@@ -858,7 +859,7 @@ class Outages(Suite):
             receiver.is_back()
 
             clock[0] = back = T - 86_400
-            run(pipeline.end([pipeline.judge(Delivery(loaded), failure)]))
+            run(pipeline.end([judge(Delivery(loaded), failure)]))
             work_until(digests, receiver, back, back + 120)
 
         assert "mail:ada" in [message.timeline for message in receiver.messages]
