@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -99,6 +100,7 @@ class AsyncDigests:
         self.engine = self.sync.engine
         self._renew_threads()
         self._ending: set[Future[None]] = set()  # steps whose caller was cancelled
+        self._driven: set[Steps[Any]] = set()  # by coroutines
         self._closed = False
 
     @property
@@ -317,37 +319,55 @@ class AsyncDigests:
         deliveries = Deliveries(self.engine, now, blocking=False)
         self._refuse_if_closed()
         steps = deliveries.digest(timeline, minimum_delay)
-        delivery = delivery_of(await self._advance(steps))
-        try:
-            with deliveries.renewed(delivery):
-                yield delivery.digest
-        except BaseException as error:
-            await self._in_thread_of(steps, partial(throw, steps, error))
-            raise
-        await self._advance(steps)
+        with self._driving(steps):
+            delivery = delivery_of(await self._advance(steps))
+            try:
+                with deliveries.renewed(delivery):
+                    yield delivery.digest
+            except GeneratorExit as gone:  # of the block, or as the event loop has gone: nothing can be awaited
+                self._end_in_thread(steps, gone)
+                raise
+            except BaseException as error:
+                await self._in_thread_of(steps, partial(throw, steps, error))
+                raise
+            await self._advance(steps)
 
     # Driving steps
 
     async def _drive(self, deliveries: Deliveries, steps: Steps[T]) -> T:
         """Drive steps to their end: calls in threads, handlers and adds on the event loop."""
         self._refuse_if_closed()
-        found = await self._advance(steps)
-        while not isinstance(found, Finished):
-            answer: Any = None
-            error: BaseException | None = None
-            try:
-                answer = await self._perform(deliveries, found)
-            except GeneratorExit as gone:  # of the handler, or because the event loop has gone: nothing can be awaited
-                self._end_in_thread(steps, gone)
-                raise
-            except BaseException as failure:  # noqa: BLE001  # thrown into the steps
-                error = failure
-            try:
-                found = await self._advance(steps, answer, error)
-            finally:
-                del error  # whose traceback has this frame
+        with self._driving(steps):
+            found = await self._advance(steps)
+            while not isinstance(found, Finished):
+                answer: Any = None
+                error: BaseException | None = None
+                try:
+                    answer = await self._perform(deliveries, found)
+                except GeneratorExit as gone:  # of the handler, or as the event loop has gone: nothing can be awaited
+                    self._end_in_thread(steps, gone)
+                    raise
+                except BaseException as failure:  # noqa: BLE001  # thrown into the steps
+                    error = failure
+                try:
+                    found = await self._advance(steps, answer, error)
+                finally:
+                    del error  # whose traceback has this frame
         result: T = found.answer
         return result
+
+    @contextmanager
+    def _driving(self, steps: Steps[Any]) -> Iterator[None]:
+        """Keep steps alive while a coroutine drives them.
+
+        If its event loop is closed, the garbage collector finds both, and might close the steps first: then they could
+        not give their digest back.
+        """
+        self._driven.add(steps)
+        try:
+            yield
+        finally:
+            self._driven.discard(steps)
 
     async def _perform(self, deliveries: Deliveries, request: Request) -> Any:
         if isinstance(request, Accept):

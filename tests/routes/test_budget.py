@@ -47,7 +47,7 @@ def test_a_message_that_was_not_sent_is_not_paid_for(digests: Digests, channel: 
 def delivery(digests: Digests, digest_id: str, *, now: float = T) -> Delivery:
     """The delivery of a digest, as far as an account needs it."""
     attempt = claimed(digests, Lease("t", "token", 0, digest_id, 1, 0, 0, 0), to_millis(now))
-    return Delivery(Loaded(attempt, Digest("t", digest_id, 1, 1, 0, ()), 0, Plan(0)))
+    return Delivery(Loaded(attempt, Digest("t", digest_id, 1, 1, 0, ()), 0, 0, Plan(0)))
 
 
 def test_a_budget_holds_for_any_stretch_of_time() -> None:

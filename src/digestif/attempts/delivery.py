@@ -69,9 +69,7 @@ class Delivery:
         ):  # enough records may make it due before
             return None
         now = to_millis(self.held.time())
-        plan = self.loaded.plan
-        cool_down = plan.cool_down if plan.given else policy.cool_down(self.held.lease.iteration + 1)
-        due, window = now + cool_down, policy.window
+        due, window = now + self.loaded.cool_down, policy.window
         try:
             opening = due if window is None else window.first(self.timeline, due, now)
         except ConfigError:  # a user's function for the time zone fails
@@ -144,4 +142,4 @@ def unstored(
     lease = Lease(timeline, "", began, fresh_id(), 1, 0, 0, began, override=override)
     held = HeldLease(lease, store, duration=0, now=now)
     digest = Digest(timeline, lease.digest_id, 1, 1, 0, (record,))
-    return Unstored(Claimed(held, policy, 0.0, handler), digest, 0, Plan(0))
+    return Unstored(Claimed(held, policy, 0.0, handler), digest, 0, 0, Plan(0))

@@ -337,7 +337,7 @@ class Pipeline:
         if verdict is None:
             return None
         with suppress(Exception):  # a policy that fails must not keep it from ending
-            plan = plan_after(claimed, self.policies, iteration=lease.iteration + 1, minimum_delay=minimum_delay)
+            _, plan = plan_after(claimed, self.policies, iteration=lease.iteration + 1, minimum_delay=minimum_delay)
         with suppress(StoreError):  # then the burial fails, too, and the digest comes again
             records = yield from finish_merge(claimed)
         return Judged(claimed, verdict, Carried(records), plan)
@@ -382,11 +382,11 @@ class Pipeline:
         if reading.progress is Progress.LOST:
             raise claimed.held.stale()
         iteration = claimed.held.lease.iteration + 1 if reading.stored else 0
-        plan = plan_after(claimed, self.policies, iteration=iteration, minimum_delay=minimum_delay)
+        cool_down, plan = plan_after(claimed, self.policies, iteration=iteration, minimum_delay=minimum_delay)
         digest, quarantined = yield from unpack(reading, self._sealer)
         for event in quarantined:
             self.events.emit(event)
-        return Loaded(claimed, digest, reading.weight, plan)
+        return Loaded(claimed, digest, reading.weight, cool_down, plan)
 
     # At most once: complete before the delivery
 
@@ -442,7 +442,7 @@ class Pipeline:
                     elif answer is None:
                         self.reports.lost(each.claimed.held)
                     else:
-                        completed = Completed(each.claimed, each.digest, each.weight, each.plan)
+                        completed = Completed(each.claimed, each.digest, each.weight, each.cool_down, each.plan)
                         begun.reach(completed)
                         self.leases.drop(each.claimed.held)
                         ready.append(completed)

@@ -8,28 +8,30 @@ from digestif.attempts.admission import PolicySource
 from digestif.attempts.stages import Claimed
 from digestif.core.machine import Plan
 from digestif.core.terms import Openings, Override, agree
-from digestif.core.times import Duration, in_seconds, to_millis
+from digestif.core.times import Duration, Millis, in_seconds, to_millis
 
 OPENINGS_LEFT = 4  # with fewer openings left in an override, new ones are stored
 
 
-def plan_after(claimed: Claimed, policies: PolicySource, *, iteration: int, minimum_delay: Duration | None) -> Plan:
-    """Return the plan by the policy in the code, without the timeline's override. Raises what a policy in force raises.
+def plan_after(
+    claimed: Claimed, policies: PolicySource, *, iteration: int, minimum_delay: Duration | None
+) -> tuple[Millis, Plan]:
+    """Return the cool-down by the policy in force, and the plan by the policy in the code, without any override.
 
     If a function for the time zone fails, the plan has no openings, and the timeline is aligned when it is due.
     """
     timeline, code, openings = claimed.held.timeline, claimed.policy, None
     is_given = minimum_delay is not None
-    cool_down = to_millis(in_seconds(minimum_delay)) if is_given else code.cool_down(iteration)
+    by_code = in_force = to_millis(in_seconds(minimum_delay)) if is_given else code.cool_down(iteration)
     try:
         if claimed.held.lease.override is not None:
             code = policies.of(timeline)
-            cool_down = cool_down if is_given else code.cool_down(iteration)
+            by_code = by_code if is_given else code.cool_down(iteration)
         openings = code.openings(timeline, to_millis(claimed.held.time()))
     except Exception as error:  # noqa: BLE001  # a user's function
         policies.report(timeline, policies.source_of(timeline), error)
     ttl = to_millis(code.ttl) if is_given and code.ttl is not None else None
-    return Plan(cool_down, code.max_records, openings, is_given, ttl)
+    return in_force, Plan(by_code, code.max_records, openings, is_given, ttl)
 
 
 def refresh_openings(claimed: Claimed, override: Override) -> None:

@@ -35,7 +35,8 @@ class Loaded(Struct, frozen=True, eq=False):
     claimed: Claimed
     digest: Digest
     weight: int  # bytes of its records, about as many as they take in memory
-    plan: Plan
+    cool_down: Millis  # by the policy in force
+    plan: Plan  # by the policy in the code
 
     def judged(
         self,
