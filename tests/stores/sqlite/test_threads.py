@@ -1,6 +1,7 @@
 """Many threads and tasks at one store: commits are shared, errors are not, and nothing is lost."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,8 @@ from digestif import AsyncDigests, Digests, InvalidState, StoreError
 from digestif.core.machine import IDLE
 from digestif.stores.rows import Rows
 from digestif.stores.sqlite import SQLiteStore
+from digestif.stores.sqlite.connections import Connection
+from digestif.stores.sqlite.writer import Job, Page, Writer
 from tests.stores.sqlite.groups import CALLERS, one_group
 from tests.stores.sqlite.soundness import check_sound, pending_keys
 
@@ -21,18 +24,32 @@ TIMELINES = 8
 # Sharing commits
 
 
-def test_sixty_four_threads_that_add_singly_share_commits_and_lose_nothing(store: SQLiteStore, path: str) -> None:
+def test_sixty_four_threads_that_add_singly_share_commits_and_lose_nothing(
+    store: SQLiteStore, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit begins once all other threads wait for the next one, as they do where the disk is slow."""
     digests = Digests(store)
     commits = counted_commits(store)
+    adding = set(range(CALLERS))
+    transact = Writer._transact
+
+    def transact_late(self: Writer, writer: Connection, page: Page, jobs: list[Job], share: float) -> None:
+        while len(jobs) + (0 if self._page is None else len(self._page.jobs)) < len(adding):
+            os.sched_yield()
+        transact(self, writer, page, jobs, share)
 
     def add(name: int) -> list[tuple[str, bool]]:
-        return [(f"t{n % TIMELINES}", digests.add(f"t{n % TIMELINES}", n, key=f"{name}-{n}")) for n in range(ADDS)]
+        try:
+            return [(f"t{n % TIMELINES}", digests.add(f"t{n % TIMELINES}", n, key=f"{name}-{n}")) for n in range(ADDS)]
+        finally:
+            adding.discard(name)
 
+    monkeypatch.setattr(Writer, "_transact", transact_late)
     with ThreadPoolExecutor(CALLERS) as threads:
         answers = [answer for answers in threads.map(add, range(CALLERS)) for answer in answers]
 
     assert immediate(answers) == {f"t{n}": 1 for n in range(TIMELINES)}
-    assert len(commits) < CALLERS * ADDS / 2
+    assert len(commits) <= 2 * ADDS  # of the first thread, and of all others
     assert sorted(pending_keys(path)) == sorted(f"{name}-{n}" for name in range(CALLERS) for n in range(ADDS))
     check_sound(path)
 
