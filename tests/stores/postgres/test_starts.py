@@ -43,7 +43,8 @@ def starting(server: PostgresServer) -> Iterator[Callable[[], None]]:
 
             def end() -> None:
                 held.unlink(missing_ok=True)
-                started.result()
+                started.result()  # the server answers questions before its recovery is over
+                assert becomes_true(lambda: server.sql("SELECT pg_is_in_recovery()") == [(False,)])
 
             yield end
         finally:
