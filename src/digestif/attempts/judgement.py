@@ -46,6 +46,10 @@ class BegunAttempts:
         held = stage.held if isinstance(stage, Claimed | Delivery) else stage.claimed.held
         self._stages[held] = stage
 
+    def is_completed(self, held: HeldLease) -> bool:
+        """Return True if the attempt is known to have been completed before its delivery."""
+        return isinstance(self._stages.get(held), Completed)
+
     def returned(self, interrupt: BaseException) -> list[Judged]:
         """Return the attempts that have not ended, judged to be given back."""
         return [_returned(stage, interrupt) for held, stage in self._stages.items() if held.is_running]

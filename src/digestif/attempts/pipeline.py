@@ -2,14 +2,16 @@
 
     claim or open → load (read, decode) → [complete, if at most once] → deliver → judge → note the channel → end, report
 
-Each step takes the value of one stage and returns that of the next: `Claimed`, `Loaded`, `Judged`, an event. Timelines
-that a window or a closed channel may hold back are admitted before they are opened (see `Claims`). Noting the channel
-may change the verdict: if the channel is closed, the digest waits for it.
+Each step takes the value of one stage and returns that of the next: `Claimed`, `Loaded` (or `Completed`), `Judged`, an
+event; a worker's `Page` holds many. Before a lease is given, `Claims` asks whether the window and the channel of the
+timeline allow a delivery now. Before the end, `Outages` notes the outcome for the channel: if the channel is closed,
+the verdict becomes another, and the digest waits. A digest that is completed already does not wait.
 
 A lost lease. A worker renews a lease from the claim to the end of the attempt; `deliver` and `digest()` renew it while
 the handler or block runs. If a lease lapsed or was taken over, the next call of the store for it changes nothing: reads
 and ends are answered with None, and calls of a handler on its `Delivery` raise StaleLease. The attempt is reported as
-LeaseLost, and `deliver` and `block` raise StaleLease.
+LeaseLost, and `deliver` and `block` raise StaleLease, unless they are about to raise another error: of the block, the
+codec or the store.
 
 At most once. The store completes the digest before its handler is called. It is delivered as `Completed` and judged as
 `JudgedCompleted`: nothing is left to end in the store, and only the outcome is reported. A record that is never stored
@@ -264,7 +266,7 @@ class Pipeline:
         try:
             running().begin(held)
         finally:
-            if held.is_running:  # also if an interrupt came while the groups of others were cleared
+            if held.is_running:  # else an interrupt came before; one may also come after, while groups are cleared
                 self.reports.begun(claimed)
         if lease.override is not None:
             refresh_openings(claimed, lease.override)
@@ -372,8 +374,8 @@ class Pipeline:
         elif claimed.handler is not None:
             verdict = verdict_on(claimed, error)
         else:
-            unread = int(reading.progress is not Progress.WHOLE)  # then the digest may not be empty
-            verdict = verdict_on_block(claimed, error, max(len(reading.stored), unread))
+            at_least = 0 if reading.progress is Progress.WHOLE else 1  # what was not read to its end may have records
+            verdict = verdict_on_block(claimed, error, max(len(reading.stored), at_least))
         return Judged(claimed, verdict, reading.carried())
 
     def _decode(self, reading: Reading, minimum_delay: Duration | None) -> Steps[Loaded]:
@@ -418,8 +420,9 @@ class Pipeline:
     def _complete(self, loaded: Sequence[Loaded], begun: BegunAttempts) -> Steps[Completions]:
         """Complete digests in the store, unless their channel is closed.
 
-        If the store does not answer, release the digest. If it was completed after all, the release finds no lease, and
-        the attempt is reported as LeaseLost: its records count as delivered, and no handler has seen them.
+        If the store does not answer, the digest is among those refused, to be given back. If it was completed after
+        all, that call finds no lease, and the attempt is reported as LeaseLost: its records count as delivered, and no
+        handler has seen them.
         """
         wanted: list[Loaded] = []
         ready: list[Loaded] = []
@@ -446,8 +449,8 @@ class Pipeline:
                         begun.reach(completed)
                         self.leases.drop(each.claimed.held)
                         ready.append(completed)
-            except BaseException as interrupt:  # whether the store has completed them is unknown
-                self.abandon(completions, interrupt)
+            except BaseException as interrupt:  # whether the store has completed the others is unknown
+                self.abandon([each for each in completions if not begun.is_completed(each.held)], interrupt)
                 raise
         return Completions(ready, refused, error)
 
@@ -456,7 +459,7 @@ class Pipeline:
     def end(self, judged: Sequence[Judged]) -> Steps[list[Answer]]:
         """End attempts, one store call for each way to end, and report those that the store answered.
 
-        The others are still to be ended.
+        An attempt whose answer is a StoreError has not ended: end it again, or abandon it.
         """
         judged = yield Call("note channels", partial(self._outages.note_outcomes, judged))
         if over := list(filter(ends_failures, judged)):
@@ -509,7 +512,7 @@ class Pipeline:
             raise judged.held.stale()
 
     def abandon(self, judged: Sequence[Judged], interrupt: BaseException) -> StoreError:
-        """Report attempts that an error kept from ending, unless they have ended. Return what is said of the store."""
+        """Report attempts that an error kept from ending, unless they were reported. Return the reported error."""
         error = StoreUnavailable(f"interrupted by {reason_of(interrupt)}")
         for each in judged:
             self.reports.abandoned(each, error)
