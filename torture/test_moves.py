@@ -74,7 +74,7 @@ def fill(place: str) -> None:
     with digests_of(place) as digests:
         rows = [(f"calm:{number}", Record("r", number, 0.0)) for number in range(BULK)]
         for start in range(0, BULK, 500):
-            digests.add_many(rows[start : start + 500], first_delay=10**6)
+            digests.add_many(rows[start : start + 500], first_delay=300_000)
 
 
 def move_under_load(folder: Path, source: str, target: str, control: str) -> int:
