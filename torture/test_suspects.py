@@ -18,6 +18,7 @@ from torture._suspects import POLICY
 
 LEASE = 2.0
 PATIENCE = 600.0  # seconds
+HALVINGS = 6  # of the largest group, which the 50 threads of a worker allow
 OVERHEAD = 4  # bytes of a payload besides the characters of its value
 
 
@@ -97,7 +98,7 @@ def test_a_digest_that_ends_its_worker_takes_no_neighbour_along(dsn: str, tmp_pa
         assert {delivery.timeline for delivery in crew.delivered()} == set(neighbours)
         [letter] = digests.dead_letters()
         assert (letter.timeline, "alone" in letter.reason) == ("poison", True)
-        assert POLICY.lapses + 1 <= crew.deaths <= POLICY.lapses + 3
+        assert 1 + POLICY.lapses <= crew.deaths <= 1 + HALVINGS + POLICY.lapses  # among others, in groups, alone
         assert digests.verify()
 
 
