@@ -360,8 +360,8 @@ class AsyncDigests:
     def _driving(self, steps: Steps[Any]) -> Iterator[None]:
         """Keep steps alive while a coroutine drives them.
 
-        If its event loop is closed, the garbage collector finds both, and might close the steps first: then they could
-        not give their digest back.
+        Once its event loop is closed, both may be garbage. Steps that the garbage collector closes before the coroutine
+        can't give their digest back.
         """
         self._driven.add(steps)
         try:
@@ -499,7 +499,7 @@ def _is_cancelled_inside(under_way: Future[Any]) -> bool:
 def _end_undelivered(steps: Steps[Any], under_way: Future[Any]) -> None:
     """Drive steps to their end whose caller no longer waits: no handler is called. The event loop may have ended.
 
-    Nothing is raised: an error would end the thread, and the executor would count it as free for ever.
+    Nothing is raised: an error would end the thread, which the executor would go on counting as one of its threads.
     """
     try:
         found = under_way.result()

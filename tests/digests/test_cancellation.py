@@ -162,7 +162,7 @@ def test_a_block_that_ends_after_its_store_was_closed_tells_that_it_could_not_be
 
 
 class Held(MemoryStore):
-    """Completes and releases only when it is told to."""
+    """Blocks in `complete` and `release` until `may_end` is set."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -174,7 +174,7 @@ def unpack(reading: Reading, sealer: Sealer) -> Steps[tuple[Digest, list[Quarant
         records, broken = decode(reading.stored, sealer)
     lease = reading.claimed.held.lease
     digest = Digest(lease.timeline, lease.digest_id, reading.revision, lease.attempt, reading.dropped, tuple(records))
-    reading.stored.clear()  # in place, where the page has them: hold no records twice while the next are decoded
+    reading.stored.clear()  # in place: the page shares the list, and lives until all its digests are decoded
     return digest, quarantined
 
 

@@ -43,7 +43,7 @@ class Delivery:
         self.answered: bool | None = None  # its channel answered, be it with a refusal; None: the handler can't tell
 
     def judged(self, verdict: Verdict) -> Judged:
-        """Return the attempt with the verdict on it, and without its records."""
+        """Return the attempt with its verdict, and without its records."""
         return self.loaded.judged(verdict, digest=self.digest, receipts=self.receipts, answered=self.answered)
 
     @property

@@ -266,7 +266,7 @@ class Pipeline:
         try:
             running().begin(held)
         finally:
-            if held.is_running:  # else an interrupt came before; one may also come after, while groups are cleared
+            if held.is_running:  # also if `begin` was interrupted later, while it cleared groups
                 self.reports.begun(claimed)
         if lease.override is not None:
             refresh_openings(claimed, lease.override)

@@ -62,7 +62,7 @@ class Reports:
     def abandoned(self, judged: Judged, error: StoreError) -> None:
         """Report an attempt that the store could not end: its lease lapses.
 
-        If the store had its digest no more, nothing was left to end: report the outcome.
+        An attempt that was completed before its delivery, or never stored, is reported with its outcome.
         """
         if isinstance(judged, JudgedCompleted):
             self._end(judged.held, _ended_completed(judged))

@@ -46,9 +46,9 @@ class Loaded(Struct, frozen=True, eq=False):
         receipts: tuple[str, ...] = (),
         answered: bool | None = None,
     ) -> "Judged":
-        """Return the attempt with the verdict on it, and without its records, whose memory is free then.
+        """Return the attempt with its verdict, and without its records, so that their memory is free.
 
-        `digest` is what a handler has left of the digest.
+        `digest` is the digest without the records that its handler removed; None: as it was loaded.
         """
         left = self.digest if digest is None else digest
         keys = tuple([record.key for record in left.records[:HISTORY_KEYS]])

@@ -53,9 +53,8 @@ class Loop:
     ) -> None:
         self._pipeline = pipeline
         self.tuning = tuning
-        self._threads = DaemonThreads(
-            8, "digestif-store"
-        )  # side by side: two claims, two ends, wake-ups, planning, presence, samples
+        # Side by side: two claims, two calls that end attempts, wake-ups, replanning, presence, samples.
+        self._threads = DaemonThreads(8, "digestif-store")
         self._changed = asyncio.Event()  # a place may be free
         self._execution = Execution(limits, on_judged=self._on_judged, cancel_seconds=tuning.cancel)
         self._endings = Endings(pipeline, self._threads, on_ended=self._changed.set, tuning=tuning)

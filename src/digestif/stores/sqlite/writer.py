@@ -170,7 +170,7 @@ class Writer:
             self._reserve.before_opening()
             connection = self._database.connect(make_room=self._reserve.give_way)
             self._reserve.after_opening(connection)
-            self.connection = connection  # last: if an interrupt comes before, all of this is done again
+            self.connection = connection  # last: after an interrupt before it, the next call repeats all of this
         elif self._database.identity() != self.connection.file:
             self._lose_file()
         return self.connection
